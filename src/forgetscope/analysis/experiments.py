@@ -1,0 +1,200 @@
+"""Data frames of one experiment, and of all experiments in a store, from the records of their steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate, spearman
+from forgetscope.errors import StoreError
+from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
+from forgetscope.store import Store, StoredStep, TableName
+
+MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """How much the past classes were forgotten in one step, how unevenly, and what saw it coming."""
+
+    step: int
+    past_classes: int
+    new_accuracy: float  # mean test accuracy of the classes that this step learned
+    accuracy: float  # mean test accuracy of all classes seen so far
+    mean_forgetting: float
+    forgetting_range: float
+    forgetting_half_gap: float
+    correlations: dict[str, float]  # Spearman's rho of each measure with forgetting
+
+
+class Experiment:
+    """One experiment: a chain of steps. Frames have a column `step`; every row is as the store holds it."""
+
+    def __init__(self, steps: Sequence[StoredStep]) -> None:
+        self.steps = list(steps)
+
+    @property
+    def id(self) -> str:
+        return self.steps[-1].id
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Name, image size and digest of the data set."""
+        facts: dict[str, Any] = self.steps[0].info["data"]
+        return facts
+
+    @property
+    def network(self) -> str:
+        return str(self.steps[0].info["network"])
+
+    @cached_property
+    def classes(self) -> pd.DataFrame:
+        """Per step and class: accuracy, forgetting, coefficients."""
+        return self._frame("classes")
+
+    @cached_property
+    def probes(self) -> pd.DataFrame:
+        """Per step, probe and past class: the terms that add up to the coefficients, norms and losses."""
+        return self._frame("probes")
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """Per step, past class and source class: who interfered with whom."""
+        return self._frame("pairs")
+
+    @cached_property
+    def rehearsal(self) -> pd.DataFrame:
+        """Per step and past class: which training images were rehearsed, in order of selection."""
+        return self._frame("rehearsal")
+
+    @cached_property
+    def confusion(self) -> pd.DataFrame:
+        """Per step: counts of true and predicted classes on the test images."""
+        return self._frame("confusion")
+
+    def past_classes(self, step: int | None = None) -> pd.DataFrame:
+        """The past classes of one step (default: the last), most forgotten first."""
+        number = self.steps[-1].spec.step if step is None else step
+        rows = self.classes[(self.classes["step"] == number) & (self.classes["introduced_step"] < number)]
+        return rows.sort_values("forgetting", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
+
+    @cached_property
+    def summaries(self) -> list[StepSummary]:
+        """One summary per step from the second on."""
+        return [self._summary(step.spec.step) for step in self.steps if step.spec.step > 1]
+
+    def _summary(self, number: int) -> StepSummary:
+        rows = self.classes[self.classes["step"] == number]
+        past = self.past_classes(number)
+        return StepSummary(
+            step=number,
+            past_classes=len(past),
+            new_accuracy=float(rows.loc[rows["introduced_step"] == number, "accuracy"].mean()),
+            accuracy=float(rows["accuracy"].mean()),
+            mean_forgetting=float(past["forgetting"].mean()),
+            forgetting_range=forgetting_range(past["forgetting"]),
+            forgetting_half_gap=forgetting_half_gap(past["forgetting"]),
+            correlations={name: spearman(past[name], past["forgetting"]) for name in MEASURES},
+        )
+
+    def _frame(self, name: TableName) -> pd.DataFrame:
+        frames = []
+        for step in self.steps:
+            frame = step.table(name).to_pandas()
+            frame.insert(0, "step", step.spec.step)
+            frames.append(frame)
+        return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
+
+    def __repr__(self) -> str:
+        return f"Experiment({self.id[:8]}: {self.data['name']}, {self.network}, {len(self.steps)} steps, seed {self.steps[0].spec.seed})"
+
+    def _repr_html_(self) -> str:
+        """A notebook shows the past classes of the last step, most forgotten first."""
+        columns = ["class_name", "accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
+        table = self.past_classes()[columns].rename(columns=MEASURES)
+        rows = []
+        for s in self.summaries:
+            correlations = ", ".join(f"{MEASURES[name]} {rho:.2f}" for name, rho in s.correlations.items())
+            rows.append(
+                f"<p>Step {s.step}: mean FG {s.mean_forgetting:.2f}, FG-R {s.forgetting_range:.2f}, "
+                f"FG-HG {s.forgetting_half_gap:.2f}; rank correlation with forgetting: {correlations}</p>"
+            )
+        title = repr(self).replace("<", "&lt;")
+        return f"<b>{title}</b>{''.join(rows)}{table.to_html(float_format='{:.3f}'.format, index=False)}"
+
+
+def experiments(store: Store) -> list[Experiment]:
+    """All experiments of a store, latest last."""
+    return [Experiment(chain) for chain in store.experiments()]
+
+
+def pick(store: Store, prefix: str | None) -> Experiment:
+    """The experiment that ends in the step with this id, or the latest."""
+    if prefix is not None:
+        return Experiment(store.chain(store.find(prefix).id))
+    chains = store.experiments()
+    if not chains:
+        raise StoreError(f"The store {store.path} holds no finished step yet. Run an experiment with `forgetscope run`.")
+    return Experiment(chains[-1])
+
+
+def open_experiment(path: str | Path, prefix: str | None = None) -> Experiment:
+    """An experiment from a store on disk: the latest, or the one whose id begins with `prefix`."""
+    return pick(Store.existing(path), prefix)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One step number over experiments that differ only in seed and class sequence. Correlation means are Fisher-z means."""
+
+    setting: str
+    step: int
+    experiments: int
+    accuracy_when_learned: Estimate  # of the past classes, mean per experiment
+    mean_forgetting: Estimate
+    forgetting_range: Estimate
+    forgetting_half_gap: Estimate
+    correlations: dict[str, Estimate]
+
+
+def overview(found: Sequence[Experiment]) -> list[Overview]:
+    """Averages over seeds, per setting and step, for settings that occur more than once."""
+    groups: dict[tuple[str, int], list[Experiment]] = {}
+    for experiment in found:
+        for summary in experiment.summaries:
+            groups.setdefault((_setting(experiment, summary.step), summary.step), []).append(experiment)
+    return [_overview(setting, step, group) for (setting, step), group in groups.items() if len(group) > 1]
+
+
+def _overview(setting: str, step: int, group: Sequence[Experiment]) -> Overview:
+    summaries = [next(s for s in experiment.summaries if s.step == step) for experiment in group]
+    learned = [float(experiment.past_classes(step)["accuracy_when_learned"].mean()) for experiment in group]
+    ranked = [int(experiment.past_classes(step)["forgetting"].notna().sum()) for experiment in group]
+    return Overview(
+        setting=setting,
+        step=step,
+        experiments=len(group),
+        accuracy_when_learned=mean_estimate(learned),
+        mean_forgetting=mean_estimate([s.mean_forgetting for s in summaries]),
+        forgetting_range=mean_estimate([s.forgetting_range for s in summaries]),
+        forgetting_half_gap=mean_estimate([s.forgetting_half_gap for s in summaries]),
+        correlations={name: correlation_estimate([s.correlations[name] for s in summaries], ranked) for name in MEASURES},
+    )
+
+
+def _setting(experiment: Experiment, until: int) -> str:
+    """Everything but seed and class numbers, up to this step, as one comparable and readable line."""
+    parts = [experiment.data["name"], f"{experiment.data['image_size']}px", experiment.network]
+    previous: dict[str, Any] = {}
+    for step in experiment.steps[:until]:
+        options = step.spec.model_dump(mode="json")
+        current = {**options["training"], **(options["rehearsal"] or {}), "classes": len(options["classes"])}
+        parts += [f"{key}={json.dumps(value)}" for key, value in current.items() if previous.get(key) != value]
+        previous = current
+    return " ".join(parts)

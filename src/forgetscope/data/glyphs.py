@@ -1,0 +1,140 @@
+"""Glyphs: 100 classes of characters, rendered from the fonts that matplotlib ships. Needs no download.
+
+Clean characters are too easy to show forgetting: a small network learns them to 95 % and keeps them. Random colours,
+geometry and noise make them as hard, and as unevenly forgotten, as small natural images (`docs/glyphs.md`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from forgetscope.errors import DataError
+from forgetscope.randomness import Purpose, Streams
+
+DIGITS = "0123456789"
+LATIN = "ABCDEFGHJKLMNPQRSTUVWXYZabdefghjmnqrty"
+GREEK = "ΓΔΘΛΞΠΣΦΨΩαβγδεζηθλμξπσχψω"
+CYRILLIC = "БДЖИЙЛЦЧШЩЪЫЬЭЮЯЂЄЉЊЋЏѢбфЎ"
+# Characters that look alike in another script or case (A and Α, o and O and 0) appear once.
+SCRIPTS = {"digit": DIGITS, "Latin": LATIN, "Greek": GREEK, "Cyrillic": CYRILLIC}
+CLASS_NAMES = tuple(f"{script} {character}" for script, characters in SCRIPTS.items() for character in characters)
+CHARACTERS = "".join(SCRIPTS.values())
+
+TRAIN_IMAGES_PER_CLASS = 200
+TEST_IMAGES_PER_CLASS = 100
+DEFAULT_SIZE = 16
+VERSION = 1  # raise it when a change alters pixels: the cache keeps versions apart
+
+FONTS = tuple(
+    [f"DejaVu{family}{style}.ttf" for family in ("Sans", "SansMono") for style in ("", "-Bold", "-Oblique", "-BoldOblique")]
+    + [f"DejaVuSerif{style}.ttf" for style in ("", "-Bold", "-Italic", "-BoldItalic")]
+    + [f"STIXGeneral{style}.ttf" for style in ("", "Bol", "Italic", "BolIta")]
+)
+
+OVERSAMPLING = 3  # glyphs are drawn and warped at three times the size, then averaged down
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """How far an image may stray from the clean glyph. Each draw is uniform in its range."""
+
+    rotation: float = 25.0  # degrees, both ways
+    shear: float = 0.3  # both ways
+    scale: tuple[float, float] = (0.8, 1.25)
+    shift: float = 0.10  # of the image's side, both ways
+    contrast: float = 0.25  # smallest distance between the two colours' brightness, range 0 to 1
+    noise: tuple[float, float] = (0.13, 0.17)  # standard deviation of the pixel noise, range 0 to 1
+
+
+def render(
+    purpose: Purpose, images_per_class: int, size: int = DEFAULT_SIZE, distortion: Distortion = Distortion()
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images [n, size, size, 3] and labels [n], class by class. The same arguments give the same pixels."""
+    masks = _masks(size * OVERSAMPLING)
+    images = np.empty((len(CHARACTERS), images_per_class, size, size, 3), np.uint8)
+    for label in range(len(CHARACTERS)):
+        # One stream per class: another number of classes leaves a class's pixels alone.
+        rng = Streams(seed=0, step=0)(purpose, label)
+        fonts = rng.integers(len(FONTS), size=images_per_class)
+        coverage = _warp([masks[font][label] for font in fonts], rng, distortion)
+        images[label] = _colour(_average_down(coverage), rng, distortion)
+    labels = np.repeat(np.arange(len(CHARACTERS), dtype=np.int64), images_per_class)
+    return images.reshape(-1, size, size, 3), labels
+
+
+def _masks(side: int) -> list[list[Image.Image]]:
+    """Clean glyphs, [font][character], centred by their ink and as large as fits in two thirds of the side."""
+    folder = _font_folder()
+    masks = []
+    for name in FONTS:
+        font = ImageFont.truetype(str(folder / name), size=round(side * 0.72), layout_engine=ImageFont.Layout.BASIC)
+        glyphs = []
+        for character in CHARACTERS:
+            left, top, right, bottom = font.getbbox(character)
+            mask = Image.new("L", (side, side))
+            corner = ((side - right - left) / 2, (side - bottom - top) / 2)
+            ImageDraw.Draw(mask).text(corner, character, fill=255, font=font)
+            glyphs.append(mask)
+        masks.append(glyphs)
+    return masks
+
+
+def _font_folder() -> Path:
+    spec = importlib.util.find_spec("matplotlib")  # located, not imported: its import takes a second
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        folder = Path(location) / "mpl-data" / "fonts" / "ttf"
+        if all((folder / name).is_file() for name in FONTS):
+            return folder
+    raise DataError(
+        f"The glyphs are drawn with {len(FONTS)} fonts that matplotlib ships, but they were not found. "
+        "Reinstall it: `pip install --force-reinstall matplotlib`."
+    )
+
+
+def _warp(masks: list[Image.Image], rng: np.random.Generator, distortion: Distortion) -> NDArray[np.float32]:
+    """Rotate, shear, scale and shift each mask; coverage [n, side, side] from 0 to 1."""
+    n, side = len(masks), masks[0].width
+    angle = np.deg2rad(rng.uniform(-distortion.rotation, distortion.rotation, n))
+    shear = rng.uniform(-distortion.shear, distortion.shear, n)
+    scale = rng.uniform(*distortion.scale, n)
+    shift = rng.uniform(-distortion.shift, distortion.shift, (n, 2)) * side
+    warped = np.empty((n, side, side), np.float32)
+    centre = side / 2
+    for i, mask in enumerate(masks):
+        # Pillow wants the inverse map, from output to input pixels, about the origin.
+        rotate = np.array([[np.cos(angle[i]), -np.sin(angle[i])], [np.sin(angle[i]), np.cos(angle[i])]])
+        inverse = np.linalg.inv(scale[i] * rotate @ np.array([[1.0, shear[i]], [0.0, 1.0]]))
+        offset = centre - inverse @ (centre + shift[i])
+        affine = (inverse[0, 0], inverse[0, 1], offset[0], inverse[1, 0], inverse[1, 1], offset[1])
+        warped[i] = mask.transform((side, side), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
+    return warped / 255
+
+
+def _average_down(coverage: NDArray[np.float32]) -> NDArray[np.float32]:
+    n, side, _ = coverage.shape
+    size = side // OVERSAMPLING
+    return coverage.reshape(n, size, OVERSAMPLING, size, OVERSAMPLING).mean(axis=(2, 4))
+
+
+def _colour(coverage: NDArray[np.float32], rng: np.random.Generator, distortion: Distortion) -> NDArray[np.uint8]:
+    """Paint coverage [n, size, size] in two random colours of unlike brightness and add noise."""
+    n, size, _ = coverage.shape
+    ink, paper = _colours(rng, n, distortion.contrast)
+    blend = coverage[..., None]
+    clean = blend * ink[:, None, None] + (1 - blend) * paper[:, None, None]
+    noise = rng.uniform(*distortion.noise, n)[:, None, None, None] * rng.standard_normal((n, size, size, 3))
+    return np.rint(255 * np.clip(clean + noise, 0, 1)).astype(np.uint8)
+
+
+def _colours(rng: np.random.Generator, n: int, contrast: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Pairs of RGB colours [n, 3] whose mean brightness differs by at least the contrast; too similar pairs are redrawn."""
+    ink, paper = rng.uniform(size=(2, n, 3))
+    while (close := np.abs(ink.mean(axis=1) - paper.mean(axis=1)) < contrast).any():
+        ink[close], paper[close] = rng.uniform(size=(2, int(close.sum()), 3))
+    return ink, paper

@@ -1,0 +1,39 @@
+"""What can go wrong for a user, as types. Each message says what, which value, and what to do next."""
+
+
+class ForgetscopeError(Exception):
+    """Base of every error that this project raises on purpose; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class InputError(ForgetscopeError):
+    """Something that was given is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class SpecError(InputError):
+    """An option is unknown, out of range or contradicts another one."""
+
+
+class DataError(InputError):
+    """A data set is missing, unreadable or does not hold what its description promises."""
+
+
+class StoreError(InputError):
+    """A store cannot be read or written."""
+
+
+class DamagedStep(StoreError):
+    """A committed step's files no longer match their manifest."""
+
+
+class Diverged(ForgetscopeError):
+    """Training produced a loss that is not a finite number."""
+
+
+class Interrupted(ForgetscopeError):
+    """Stopped on request; the same command continues."""
+
+    exit_code = 3

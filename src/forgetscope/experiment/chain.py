@@ -1,0 +1,173 @@
+"""An experiment as a chain of steps: plan it, run what the store lacks, continue what was interrupted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from forgetscope.data.images import DataSet, load_data
+from forgetscope.errors import DamagedStep, SpecError
+from forgetscope.experiment.step import Settings, environment, run_step
+from forgetscope.learning.networks import build_network
+from forgetscope.learning.rsgd import EpochEnd
+from forgetscope.scenario import Increments, class_sequence, explicit_sequence
+from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
+from forgetscope.store import Store, StoredStep
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    id: str
+    spec: StepSpec
+    done: bool  # already in the store
+    work: float  # relative cost of one epoch, for telling the time left
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of one experiment, first step first."""
+
+    steps: tuple[PlannedStep, ...]
+    data: DataSet
+
+    @property
+    def id(self) -> str:
+        """The experiment is known by its last step."""
+        return self.steps[-1].id
+
+
+class Progress(Protocol):
+    """What a running experiment tells whoever watches."""
+
+    def planned(self, plan: Plan) -> None: ...
+    def step_started(self, step: PlannedStep) -> None: ...
+    def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None: ...
+    def step_ended(self, step: PlannedStep, record: StoredStep) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+class Silence:
+    """Watches and says nothing."""
+
+    def planned(self, plan: Plan) -> None: ...
+    def step_started(self, step: PlannedStep) -> None: ...
+    def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None: ...
+    def step_ended(self, step: PlannedStep, record: StoredStep) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+def run_experiment(
+    spec: RunSpec, store: Store, *, device: str = "auto", threads: int | None = None, progress: Progress | None = None
+) -> Plan:
+    """Run every step that the store lacks. A damaged step is moved to quarantine and recomputed."""
+    progress = progress or Silence()
+    settings = Settings(choose_device(device), threads or default_threads())
+    build_network(spec.network, 1, None)  # an unknown network must not wait for the data
+    store.prepare()
+    plan = make_plan(spec, store, progress.note)
+    progress.planned(plan)
+    parent: StoredStep | None = None
+    for step in plan.steps:
+        if step.done:
+            parent = store.step(step.id)
+        else:
+            progress.step_started(step)
+            _say_if_environments_differ(parent, settings, progress)
+            with _torch_settings(settings):
+                parent = _run_locked(step, parent, plan.data, store, settings, progress)
+            progress.step_ended(step, parent)
+    return plan
+
+
+def make_plan(spec: RunSpec, store: Store, note: Callable[[str], None]) -> Plan:
+    """Resolve a run against its data set and see which steps are there. Damaged ones are quarantined, so they are not."""
+    data = load_data(spec.dataset, spec.image_size, note)
+    specs = step_specs(spec, sequence_of(spec, len(data.classes)), data.augmentation)
+    steps, parent, past = [], None, 0
+    for step in specs:
+        id = step_id(parent, step, data.digest)
+        work = _work(step, past, len(data.train.labels) / len(data.classes))
+        steps.append(PlannedStep(id, step, _is_done(store, id, note), work))
+        parent, past = id, past + len(step.classes)
+    return Plan(tuple(steps), data)
+
+
+def sequence_of(spec: RunSpec, classes: int) -> Increments:
+    if spec.sequence is not None:
+        return explicit_sequence(spec.sequence, classes)
+    seed = spec.seed if spec.sequence_seed is None else spec.sequence_seed
+    return class_sequence(classes, spec.increment, spec.steps, seed)
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` takes CUDA, then MPS, then the CPU."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(device for device, present in available.items() if present)
+    if name not in available:
+        raise SpecError(f"--device {name!r} is not known. Use auto, cpu, cuda or mps.")
+    if not available[name]:
+        raise SpecError(f"--device {name}: this machine has none that torch can use. Use --device auto.")
+    return torch.device(name)
+
+
+def default_threads() -> int:
+    """All cores that this process may use, never fewer because they are busy now."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_done(store: Store, id: str, note: Callable[[str], None]) -> bool:
+    if id not in store:
+        return False
+    try:
+        store.step(id).verify()
+    except DamagedStep as damage:
+        note(f"{str(damage).split('. ')[0]}. Moved to {store.quarantine(id)}; computing it again.")
+        return False
+    return True
+
+
+def _work(step: StepSpec, past_classes: int, images_per_class: float) -> float:
+    """Images through the network in one epoch; a measured image costs about 0.4 of a trained one."""
+    new = len(step.classes) * images_per_class
+    if step.rehearsal is None:
+        return new
+    probed = (past_classes * images_per_class + new) / step.rehearsal.probe_every if step.rehearsal.probe_every else 0.0
+    return new / (1 - step.rehearsal.alpha) + 0.4 * probed
+
+
+def _run_locked(
+    step: PlannedStep, parent: StoredStep | None, data: DataSet, store: Store, settings: Settings, progress: Progress
+) -> StoredStep:
+    waiting = f"Another process is running step {step.spec.step} ({step.id[:8]}); waiting for it."
+    with store.lock(step.id, lambda: progress.note(waiting)):
+        if step.id in store:  # it finished while we waited
+            return store.step(step.id)
+        return run_step(step.id, parent, step.spec, data, store, settings, lambda end: progress.epoch_ended(step, end))
+
+
+@contextmanager
+def _torch_settings(settings: Settings) -> Iterator[None]:
+    """Threads and deterministic algorithms for the block, then the caller's own again."""
+    threads, deterministic = torch.get_num_threads(), torch.backends.cudnn.deterministic
+    torch.set_num_threads(settings.threads)
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.backends.cudnn.deterministic = deterministic
+
+
+def _say_if_environments_differ(parent: StoredStep | None, settings: Settings, progress: Progress) -> None:
+    if parent is None:
+        return
+    now, then = environment(settings), parent.info["environment"]
+    different = [f"{name} {then.get(name)} then, {now[name]} now" for name in now if then.get(name) != now[name]]
+    if different:
+        progress.note(f"Building on step {parent.id[:8]}, made under another environment ({'; '.join(different)}): last bits may differ.")

@@ -1,0 +1,148 @@
+"""Backbones with a linear head that grows: the CIFAR ResNets of He et al. (2016) and ResNet-18 with a small stem.
+
+A network is anything with `features(images) -> [n, d]` and `head`, an `nn.Linear`; all coefficients are measured there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from forgetscope.errors import SpecError
+
+
+class Network(nn.Module):
+    """A backbone that ends in features, and a head with one node per class seen so far."""
+
+    def __init__(self, backbone: nn.Module, width: int, classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = nn.Linear(width, classes)
+
+    def features(self, images: Tensor) -> Tensor:  # [n, 3, h, w] -> [n, d]
+        features: Tensor = self.backbone(images)
+        return features
+
+    def forward(self, images: Tensor) -> Tensor:  # [n, 3, h, w] -> [n, classes]
+        logits: Tensor = self.head(self.features(images))
+        return logits
+
+
+def build_network(name: str, classes: int, rng: np.random.Generator | None) -> Network:
+    """A network in channels-last layout; `rng` draws its first weights, None leaves them for a saved state to fill."""
+    with torch.random.fork_rng(devices=[]):  # constructors draw from the global generator; ours must not move it
+        network = Network(*_backbone(name), classes)
+    if rng is not None:
+        _initialise(network, rng)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def grow_head(network: Network, new_classes: int, rng: np.random.Generator) -> None:
+    """Append one node per new class, uniform in +-1/sqrt(d); the old rows stay bit for bit."""
+    old = network.head
+    with torch.random.fork_rng(devices=[]):
+        head = nn.Linear(old.in_features, old.out_features + new_classes)
+    _initialise_head(head, rng)
+    with torch.no_grad():
+        head.to(old.weight.device)
+        head.weight[: old.out_features] = old.weight
+        head.bias[: old.out_features] = old.bias
+    network.head = head
+
+
+def _backbone(name: str) -> tuple[nn.Module, int]:
+    if name == "resnet18":
+        return _ResNet18(), 512
+    match = re.fullmatch(r"resnet(\d+)", name)
+    depth = int(match[1]) if match else 0
+    if depth < 8 or depth % 6 != 2:
+        raise SpecError(
+            f"network = {name!r} is not known. Use a CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) or resnet18."
+        )
+    return _CifarResNet((depth - 2) // 6), 64
+
+
+def _initialise(network: Network, rng: np.random.Generator) -> None:
+    """He initialisation of the convolutions, drawn in a fixed order; BatchNorm starts as the identity."""
+    for module in network.backbone.modules():
+        if isinstance(module, nn.Conv2d):
+            fan_in = module.weight[0].numel()
+            draws = rng.standard_normal(tuple(module.weight.shape)) * math.sqrt(2 / fan_in)
+            with torch.no_grad():
+                module.weight.copy_(torch.from_numpy(draws))
+    _initialise_head(network.head, rng)
+
+
+def _initialise_head(head: nn.Linear, rng: np.random.Generator) -> None:
+    bound = 1 / math.sqrt(head.in_features)
+    with torch.no_grad():
+        for parameter in (head.weight, head.bias):
+            parameter.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(parameter.shape))))
+
+
+class _CifarResNet(nn.Module):
+    """Three stages of n blocks with 16, 32 and 64 channels; shortcuts have no parameters (option A)."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.stem = _convolution(3, 16)
+        blocks: list[nn.Module] = []
+        for before, channels in pairwise((16, 16, 32, 64)):
+            for i in range(n):
+                first = i == 0
+                blocks.append(_Block(before if first else channels, channels, stride=2 if first and before != channels else 1))
+        self.blocks = nn.Sequential(*blocks)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.blocks(F.relu(self.stem(images))).mean(dim=(2, 3))  # type: ignore[no-any-return]
+
+
+class _ResNet18(nn.Module):
+    """ResNet-18 for small images: a 3 x 3 stem of stride 1 and no max-pool; projecting shortcuts (option B)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = _convolution(3, 64)
+        blocks: list[nn.Module] = []
+        for before, channels in pairwise((64, 64, 128, 256, 512)):
+            stride = 1 if before == channels else 2
+            shortcut = None if stride == 1 else _convolution(before, channels, kernel=1, stride=stride)
+            blocks += [_Block(before, channels, stride, shortcut), _Block(channels, channels)]
+        self.blocks = nn.Sequential(*blocks)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.blocks(F.relu(self.stem(images))).mean(dim=(2, 3))  # type: ignore[no-any-return]
+
+
+class _Block(nn.Module):
+    """Two 3 x 3 convolutions and a shortcut: identity, `projection`, or identity with zero channels around it."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int = 1, projection: nn.Module | None = None) -> None:
+        super().__init__()
+        self.first = _convolution(channels_in, channels, stride=stride)
+        self.second = _convolution(channels, channels)
+        self.projection = projection
+        self.stride = stride
+        self.padding = channels - channels_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.second(F.relu(self.first(x))) + self._shortcut(x))
+
+    def _shortcut(self, x: Tensor) -> Tensor:
+        if self.projection is not None:
+            return self.projection(x)  # type: ignore[no-any-return]
+        if self.padding == 0:
+            return x
+        half = self.padding // 2
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, half, self.padding - half))
+
+
+def _convolution(channels_in: int, channels: int, kernel: int = 3, stride: int = 1) -> nn.Sequential:
+    convolution = nn.Conv2d(channels_in, channels, kernel, stride, padding=kernel // 2, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(channels))

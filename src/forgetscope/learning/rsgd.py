@@ -1,0 +1,135 @@
+"""R-SGD, the paper's variant of SGD for rehearsal: one incremental step's training.
+
+`train_step` gets the new data and the rehearsal set and nothing else, so no other past image can reach the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from forgetscope.data.augmentation import augment, draw
+from forgetscope.errors import Diverged
+from forgetscope.learning.sampling import draw_new, draw_rehearsal, iterations_per_epoch
+from forgetscope.randomness import Streams
+from forgetscope.spec import TrainingSpec
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Images to learn from, on the training device, class after class."""
+
+    images: Tensor  # uint8 [n, h, w, 3]
+    nodes: Tensor  # int64 [n], the head node of each image's class
+    class_sizes: NDArray[np.int64]  # in the order in which the classes lie
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Mean and standard deviation [3] of the data set's training pixels, range 0 to 1, on the training device."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """float [n, h, w, 3] from 0 to 1 -> standardised [n, 3, h, w], which is channels-last in memory."""
+        return ((pixels - self.mean) / self.std).permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """What is known when an epoch (counted from 1) ends; accuracy is over the augmented training batches."""
+
+    epoch: int
+    iteration: int
+    loss: float
+    accuracy: float
+
+
+def learning_rate_at(epoch: int, training: TrainingSpec) -> float:
+    """Cosine annealing to 0, stepped per epoch; `epoch` counts from 0."""
+    return training.learning_rate * (1 + math.cos(math.pi * epoch / training.epochs)) / 2
+
+
+def make_optimiser(network: nn.Module, training: TrainingSpec) -> torch.optim.SGD:
+    """A fresh optimiser: momentum does not survive a step. Weight decay acts on all parameters."""
+    return torch.optim.SGD(
+        network.parameters(), training.learning_rate, training.momentum, weight_decay=training.weight_decay, fused=True
+    )
+
+
+def train_step(
+    network: nn.Module,
+    optimiser: torch.optim.SGD,
+    new: TrainingSet,
+    rehearsal: TrainingSet | None,
+    normalise: Normalisation,
+    training: TrainingSpec,
+    alpha: float,
+    streams: Streams,
+    epochs_done: int = 0,
+) -> Iterator[EpochEnd]:
+    """Train in place, yielding after each epoch. A first step has no rehearsal set and alpha 0.
+
+    `epochs_done` continues a step from its snapshot.
+    """
+    rehearsal_per_batch = round(alpha * training.batch)
+    iterations = iterations_per_epoch(len(new.nodes), training.batch - rehearsal_per_batch)
+    for epoch in range(epochs_done, training.epochs):
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate_at(epoch, training)
+        positions = _positions(new, rehearsal, streams, epoch, iterations, training.batch, rehearsal_per_batch)
+        draws = draw(training.augmentation, iterations, training.batch, streams, epoch, new.images.device)
+        losses = torch.zeros(iterations, device=new.images.device)  # read once per epoch: reading a loss makes a GPU wait
+        correct = torch.zeros((), dtype=torch.int64, device=new.images.device)
+        network.train()
+        for i, (new_positions, rehearsal_positions) in enumerate(positions):
+            images, nodes = new.images[new_positions], new.nodes[new_positions]
+            if rehearsal is not None:
+                images = torch.cat([images, rehearsal.images[rehearsal_positions]])
+                nodes = torch.cat([nodes, rehearsal.nodes[rehearsal_positions]])
+            logits = network(normalise(augment(images, training.augmentation, draws.batch(i))))
+            loss = F.cross_entropy(logits, nodes)  # the plain mean over K images weights the parts by alpha and 1 - alpha
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            losses[i] = loss.detach()
+            correct += (logits.detach().argmax(dim=1) == nodes).sum()
+        mean_loss = _mean_of_finite(losses.cpu(), epoch, training)
+        yield EpochEnd(epoch + 1, (epoch + 1) * iterations, mean_loss, float(correct) / (iterations * training.batch))
+
+
+def _positions(
+    new: TrainingSet,
+    rehearsal: TrainingSet | None,
+    streams: Streams,
+    epoch: int,
+    iterations: int,
+    batch: int,
+    rehearsal_per_batch: int,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Per iteration, the positions of its new and of its rehearsal images; the whole epoch moves to the device at once."""
+    device = new.images.device
+    from_new = draw_new(streams, epoch, iterations, batch - rehearsal_per_batch, len(new.nodes))
+    from_rehearsal = np.empty((iterations, 0), np.int64)
+    if rehearsal is not None:
+        from_rehearsal = draw_rehearsal(streams, epoch, iterations, rehearsal_per_batch, rehearsal.class_sizes)
+    return zip(torch.from_numpy(from_new).to(device), torch.from_numpy(from_rehearsal).to(device), strict=True)
+
+
+def _mean_of_finite(losses: Tensor, epoch: int, training: TrainingSpec) -> float:
+    broken = (~torch.isfinite(losses)).nonzero()
+    if len(broken):
+        first = int(broken[0])
+        raise Diverged(
+            f"The loss became {losses[first].item()} at iteration {epoch * len(losses) + first + 1} (epoch {epoch + 1}). "
+            f"Lower learning_rate (now {training.learning_rate:g}) and run again."
+        )
+    return float(losses.double().mean())

@@ -1,0 +1,85 @@
+"""Snapshots: the state of a step after an epoch, from which it can go on bit for bit.
+
+Two files take turns, each led by its own SHA-256: whatever instant a process dies at, one whole snapshot is left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+Writer = Callable[[Path, bytes], None]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`notes` are plain values (threads, the loss history); `measured` are the probes so far."""
+
+    epoch: int
+    network: dict[str, Tensor]
+    momentum: list[Tensor]
+    measured: dict[str, Tensor]
+    notes: dict[str, object]
+
+
+def momentum_of(optimiser: torch.optim.SGD) -> list[Tensor]:
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    return [optimiser.state[p]["momentum_buffer"] for p in parameters if optimiser.state[p].get("momentum_buffer") is not None]
+
+
+def restore(snapshot: Snapshot, network: nn.Module, optimiser: torch.optim.SGD) -> None:
+    """Put network and optimiser back to where the snapshot was taken."""
+    network.load_state_dict(snapshot.network)
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    for parameter, buffer in zip(parameters, snapshot.momentum, strict=True) if snapshot.momentum else ():
+        # Same layout as the parameter: a buffer in another layout would add up in another order.
+        optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
+
+
+def save_snapshot(folder: Path, snapshot: Snapshot, write: Writer) -> None:
+    """Replace the older of the two files; `write` must be atomic."""
+    tensors = {f"network.{name}": tensor for name, tensor in snapshot.network.items()}
+    tensors |= {f"momentum.{i}": buffer for i, buffer in enumerate(snapshot.momentum)}
+    tensors |= {f"measured.{name}": tensor for name, tensor in snapshot.measured.items()}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    body = safetensors.torch.save(tensors, {"snapshot": json.dumps({"epoch": snapshot.epoch, "notes": snapshot.notes})})
+    write(folder / f"snapshot-{snapshot.epoch % 2}", hashlib.sha256(body).digest() + body)
+
+
+def load_snapshot(folder: Path) -> Snapshot | None:
+    """The latest whole snapshot in a working folder, or None."""
+    found = [snapshot for turn in (0, 1) if (snapshot := _load(folder / f"snapshot-{turn}")) is not None]
+    return max(found, key=lambda snapshot: snapshot.epoch, default=None)
+
+
+def _load(path: Path) -> Snapshot | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    checksum, body = content[:32], content[32:]
+    if hashlib.sha256(body).digest() != checksum:
+        return None  # the other file, or the start of the step, takes over
+    tensors = safetensors.torch.load(body)
+    length = int.from_bytes(body[:8], "little")
+    header = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["snapshot"])
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+    momentum = part("momentum.")
+    return Snapshot(
+        epoch=header["epoch"],
+        network=part("network."),
+        momentum=[momentum[str(i)] for i in range(len(momentum))],
+        measured=part("measured."),
+        notes=header["notes"],
+    )

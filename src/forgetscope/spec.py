@@ -1,0 +1,231 @@
+"""What is to be run, as frozen values checked once at the edge and identified by their content.
+
+`RunSpec` is what a user writes: one experiment, a chain of steps. `StepSpec` is what identifies one step: the resolved
+values of everything that can change its numbers, and nothing else. So a first step knows no rehearsal policy, and every
+retention rate of the same sequence and seed shares it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
+
+from forgetscope.errors import SpecError
+
+PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards it
+
+PolicyName = Literal["uniform"]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class RunSpec(_Frozen):
+    """One experiment: a sequence of incremental steps, a rehearsal policy and a seed."""
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise SpecError(_explain(error)) from None
+
+    dataset: str = Field("glyphs", description="Data set to learn.")
+    image_size: Annotated[StrictInt, Field(ge=8, le=256)] | None = Field(
+        None, description="Side of the images in pixels. Not set: the data set's own."
+    )
+    network: str = Field("resnet8", description="CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) or resnet18.")
+    increment: Share = Field(0.10, description="Share of the data set's classes that each step introduces.")
+    steps: Annotated[StrictInt, Field(ge=1)] = Field(3, description="Number of incremental steps.")
+    sequence_seed: Annotated[StrictInt, Field(ge=0)] | None = Field(
+        None, description="Seed of the class sequence alone. Not set: the same as seed."
+    )
+    sequence: tuple[tuple[StrictInt, ...], ...] | None = Field(
+        None, description="Class numbers of each step, for example [[0, 1], [2, 3]]. Replaces increment, steps and sequence_seed."
+    )
+    policy: PolicyName = Field("uniform", description="Which images of past classes are kept for rehearsal.")
+    retention: Share = Field(0.08, description="Share of each past class's training images that is kept.")
+    alpha: Annotated[float, Field(gt=0, lt=1)] = Field(0.5, description="Share of rehearsal images in a batch, from the second step on.")
+    epochs: Annotated[StrictInt, Field(ge=1)] = Field(20, description="Passes over the new data in each step.")
+    first_batch: Annotated[StrictInt, Field(ge=2)] = Field(64, description="Images per iteration in the first step.")
+    batch: Annotated[StrictInt, Field(ge=2)] = Field(
+        128, description="Images per iteration from the second step on, new and rehearsed together."
+    )
+    learning_rate: Annotated[float, Field(gt=0)] = Field(0.1, description="At the start of each step; annealed to 0 by a cosine.")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="Momentum of SGD.")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(5e-4, description="On all parameters.")
+    crop: Annotated[StrictInt, Field(ge=0)] | None = Field(
+        None, description="Augmentation: zero pixels around an image before a random crop. Not set: the data set's own."
+    )
+    flip: StrictBool | None = Field(None, description="Augmentation: flip half of the images. Not set: the data set's own.")
+    brightness: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="Augmentation: brightness factors from 1 - b to 1 + b. Not set: the data set's own."
+    )
+    probe_every: Annotated[StrictInt, Field(ge=0)] = Field(
+        1, description="Epochs between two measurements of interference; 0 measures nothing."
+    )
+    seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="Everything random follows from it.")
+
+    @model_validator(mode="after")
+    def _options_agree(self) -> Self:
+        if self.sequence is not None:
+            clash = [name for name in ("increment", "steps", "sequence_seed") if name in self.model_fields_set]
+            if clash:
+                raise ValueError(f"sequence and {clash[0]} exclude each other: the sequence already says it. Remove one of them")
+        kept = self.alpha * self.batch
+        if abs(kept - round(kept)) > 1e-9 or not 1 <= round(kept) < self.batch:
+            raise ValueError(_whole_rehearsal(self.alpha, self.batch))
+        return self
+
+    @classmethod
+    def from_toml(cls, path: Path, overrides: Mapping[str, object] | None = None) -> Self:
+        """Read a run from a TOML file; overrides win."""
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SpecError(f"Cannot read {path}: {error}. `forgetscope config` prints a file to start from.") from None
+        try:
+            return cls(**{**values, **(overrides or {})})
+        except SpecError as error:
+            raise SpecError(f"{path.name}: {error}") from None
+
+    def to_toml(self, *, comments: bool = False) -> str:
+        """Every option with its value; options that are not set appear commented out, which `comments` explains."""
+        lines = []
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if comments:
+                lines += ["", f"# {field.description}"]
+            lines.append(f"# {name} =" if value is None else f"{name} = {json.dumps(value)}")
+        return "\n".join(lines).strip() + "\n"
+
+
+def parse_setting(setting: str) -> tuple[str, object]:
+    """`key=value` from the command line; the value is TOML, or a plain word."""
+    name, equals, text = setting.partition("=")
+    if not equals or not name.strip():
+        raise SpecError(f"--set {setting!r} is not of the form key=value, for example --set epochs=5.")
+    try:
+        return name.strip(), tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), text.strip()
+
+
+class AugmentationSpec(_Frozen):
+    """`crop`: zero pixels added on each side before a random crop; `brightness`: factors from 1 - b to 1 + b."""
+
+    crop: int = 0
+    flip: bool = False
+    brightness: float = 0.0
+
+
+class TrainingSpec(_Frozen):
+    """How one step is trained. `batch` is K, the images of one iteration."""
+
+    epochs: int
+    batch: int
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    augmentation: AugmentationSpec
+
+
+class RehearsalSpec(_Frozen):
+    """What a step does with past classes; a first step has none."""
+
+    alpha: float
+    policy: PolicyName
+    retention: float
+    probe_every: int
+
+
+class StepSpec(_Frozen):
+    """Identifies one step, together with its parent and the data. Everything resolved, nothing irrelevant."""
+
+    protocol: int = PROTOCOL
+    step: int
+    seed: int
+    classes: tuple[int, ...]  # this step's new classes, sorted
+    training: TrainingSpec
+    network: str | None  # in a first step only: later ones inherit it
+    rehearsal: RehearsalSpec | None  # from the second step on
+
+
+def step_specs(run: RunSpec, sequence: Sequence[Sequence[int]], augmentation: AugmentationSpec) -> list[StepSpec]:
+    """Resolve a run: one spec per step. `augmentation` is the data set's own, where the run sets nothing."""
+    chosen = {name: getattr(run, name) for name in AugmentationSpec.model_fields if getattr(run, name) is not None}
+    augmentation = AugmentationSpec(**{**augmentation.model_dump(), **chosen})
+    rehearsal = RehearsalSpec(alpha=run.alpha, policy=run.policy, retention=run.retention, probe_every=run.probe_every)
+    specs = []
+    for step, classes in enumerate(sequence, start=1):
+        training = TrainingSpec(
+            epochs=run.epochs,
+            batch=run.first_batch if step == 1 else run.batch,
+            learning_rate=run.learning_rate,
+            momentum=run.momentum,
+            weight_decay=run.weight_decay,
+            augmentation=augmentation,
+        )
+        specs.append(
+            StepSpec(
+                step=step,
+                seed=run.seed,
+                classes=tuple(sorted(classes)),
+                training=training,
+                network=run.network if step == 1 else None,
+                rehearsal=None if step == 1 else rehearsal,
+            )
+        )
+    return specs
+
+
+def step_id(parent: str | None, spec: StepSpec, data_digest: str) -> str:
+    """128 bits in hexadecimal: the name of a step's folder."""
+    content = {"parent": parent, "spec": spec.model_dump(mode="json"), "data": data_digest}
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """A hint for a misspelt name, ready to append to a sentence."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(names)}."
+
+
+def _whole_rehearsal(alpha: float, batch: int) -> str:
+    below = min(max(int(alpha * batch), 1), batch - 1)
+    alphas = sorted({below / batch, min(below + 1, batch - 1) / batch})
+    unit = Fraction(alpha).limit_denominator(batch).denominator
+    batches = sorted({max(2, round(batch / unit)) * unit if unit > 1 else batch, (batch // unit + 1) * unit})
+    return (
+        f"alpha * batch = {alpha:g} * {batch} = {alpha * batch:g} rehearsal images per iteration is not a whole number "
+        f"from 1 to {batch - 1}. Nearest alpha: {' or '.join(f'{a:g}' for a in alphas)}; "
+        f"nearest batch for this alpha: {' or '.join(map(str, batches))}"
+    )
+
+
+def _explain(error: ValidationError) -> str:
+    """All of pydantic's findings as one paragraph in the user's terms."""
+    names = list(RunSpec.model_fields)
+    sentences = []
+    for finding in error.errors():
+        name, kind, value = ".".join(map(str, finding["loc"])), finding["type"], finding["input"]
+        if kind == "extra_forbidden":
+            sentences.append(f"There is no option {name!r}.{nearest(name, names)}")
+        elif not name:
+            sentences.append(f"{finding['msg'].removeprefix('Value error, ')}.")
+        elif kind == "literal_error":
+            sentences.append(f"{name} = {value!r} is not known.{nearest(str(value), get_args(PolicyName))}")
+        else:
+            message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
+            sentences.append(f"{name} = {value!r} is not valid: it {message}.")
+    return " ".join(sentences)
