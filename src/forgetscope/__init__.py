@@ -1,1 +1,81 @@
+"""forgetscope: measure, predict and explain imbalanced forgetting in rehearsal-based class-incremental learning.
 
+    import forgetscope as fs
+
+    result = fs.run(fs.RunSpec(dataset="glyphs", epochs=20))
+    result.classes                               # a data frame: forgetting and coefficients per class and step
+    fs.write_report(result, "report.html")
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from forgetscope.analysis.experiments import Experiment, open_experiment
+    from forgetscope.data.images import DataSet, load_data
+    from forgetscope.measuring.probe import Probe
+    from forgetscope.spec import RunSpec
+
+    __version__: str
+
+__all__ = ["DataSet", "Experiment", "Probe", "RunSpec", "__version__", "load_data", "open_experiment", "run", "write_report"]
+
+_HOMES = {
+    "DataSet": "forgetscope.data.images",
+    "Experiment": "forgetscope.analysis.experiments",
+    "Probe": "forgetscope.measuring.probe",
+    "RunSpec": "forgetscope.spec",
+    "load_data": "forgetscope.data.images",
+    "open_experiment": "forgetscope.analysis.experiments",
+}
+
+
+def run(
+    spec: RunSpec,
+    store: str | Path = "forgetscope-store",
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    progress: bool = True,
+) -> Experiment:
+    """Run one experiment, or what is missing of it in the store; `progress` prints to standard error."""
+    from forgetscope.analysis.experiments import Experiment
+    from forgetscope.cli.progress import watch
+    from forgetscope.experiment import run_experiment
+    from forgetscope.store import Store
+
+    opened = Store(store)
+    with watch(enabled=progress) as watcher:
+        plan = run_experiment(spec, opened, device=device, threads=threads, progress=watcher)
+    return Experiment(opened.chain(plan.id))
+
+
+def write_report(experiment: Experiment, path: str | Path) -> Path:
+    """Write an experiment's page, one HTML file that needs nothing else."""
+    from forgetscope.data.images import recorded_strips
+    from forgetscope.report.page import render_page
+
+    path = Path(path)
+    strips = recorded_strips(experiment.data, experiment.classes["class_id"].unique().tolist())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render_page(experiment, strips), encoding="utf-8")
+    return path
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("forgetscope")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'forgetscope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -29,6 +29,10 @@ class DamagedStep(StoreError):
     """A committed step's files no longer match their manifest."""
 
 
+class WriteError(ForgetscopeError):
+    """The disk refused; what was finished is kept."""
+
+
 class Diverged(ForgetscopeError):
     """Training produced a loss that is not a finite number."""
 

@@ -37,9 +37,13 @@ def explicit_sequence(groups: Sequence[Sequence[int]], classes: int) -> Incremen
             raise SpecError(f"Step {step} of the sequence introduces no class. Remove it or name its classes.")
         for label in group:
             if not 0 <= label < classes:
-                raise SpecError(f"Class {label} in step {step} of the sequence does not exist: the data set has classes 0 to {classes - 1}.")
+                raise SpecError(
+                    f"Class {label} in step {step} of the sequence does not exist: the data set has classes 0 to {classes - 1}."
+                )
             if label in seen:
-                raise SpecError(f"Class {label} appears twice in the sequence, again in step {step}. A class is introduced once.")
+                raise SpecError(
+                    f"Class {label} appears twice in the sequence, again in step {step}. A class is introduced once."
+                )
             seen.add(label)
     if not groups:
         raise SpecError("The sequence is empty. Name the classes of at least one step, for example [[0, 1], [2, 3]].")

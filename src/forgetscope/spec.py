@@ -22,6 +22,8 @@ from forgetscope.errors import SpecError
 
 PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards it
 
+REPLACED_BY_SEQUENCE = ("increment", "steps", "sequence_seed")
+
 PolicyName = Literal["uniform"]
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -50,17 +52,22 @@ class RunSpec(_Frozen):
         None, description="Seed of the class sequence alone. Not set: the same as seed."
     )
     sequence: tuple[tuple[StrictInt, ...], ...] | None = Field(
-        None, description="Class numbers of each step, for example [[0, 1], [2, 3]]. Replaces increment, steps and sequence_seed."
+        None,
+        description="Class numbers of each step, for example [[0, 1], [2, 3]]. Replaces increment, steps and sequence_seed.",
     )
     policy: PolicyName = Field("uniform", description="Which images of past classes are kept for rehearsal.")
     retention: Share = Field(0.08, description="Share of each past class's training images that is kept.")
-    alpha: Annotated[float, Field(gt=0, lt=1)] = Field(0.5, description="Share of rehearsal images in a batch, from the second step on.")
+    alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.5, description="Share of rehearsal images in a batch, from the second step on."
+    )
     epochs: Annotated[StrictInt, Field(ge=1)] = Field(20, description="Passes over the new data in each step.")
     first_batch: Annotated[StrictInt, Field(ge=2)] = Field(64, description="Images per iteration in the first step.")
     batch: Annotated[StrictInt, Field(ge=2)] = Field(
         128, description="Images per iteration from the second step on, new and rehearsed together."
     )
-    learning_rate: Annotated[float, Field(gt=0)] = Field(0.1, description="At the start of each step; annealed to 0 by a cosine.")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(
+        0.1, description="At the start of each step; annealed to 0 by a cosine."
+    )
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="Momentum of SGD.")
     weight_decay: Annotated[float, Field(ge=0)] = Field(5e-4, description="On all parameters.")
     crop: Annotated[StrictInt, Field(ge=0)] | None = Field(
@@ -78,9 +85,11 @@ class RunSpec(_Frozen):
     @model_validator(mode="after")
     def _options_agree(self) -> Self:
         if self.sequence is not None:
-            clash = [name for name in ("increment", "steps", "sequence_seed") if name in self.model_fields_set]
+            clash = [name for name in REPLACED_BY_SEQUENCE if name in self.model_fields_set]
             if clash:
-                raise ValueError(f"sequence and {clash[0]} exclude each other: the sequence already says it. Remove one of them")
+                raise ValueError(
+                    f"sequence and {clash[0]} exclude each other: the sequence already says it. Remove one of them"
+                )
         kept = self.alpha * self.batch
         if abs(kept - round(kept)) > 1e-9 or not 1 <= round(kept) < self.batch:
             raise ValueError(_whole_rehearsal(self.alpha, self.batch))
@@ -102,7 +111,8 @@ class RunSpec(_Frozen):
         """Every option with its value; options that are not set appear commented out, which `comments` explains."""
         lines = []
         for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
+            replaced = self.sequence is not None and name in REPLACED_BY_SEQUENCE
+            value = None if replaced else getattr(self, name)
             if comments:
                 lines += ["", f"# {field.description}"]
             lines.append(f"# {name} =" if value is None else f"{name} = {json.dumps(value)}")

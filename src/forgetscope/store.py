@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from forgetscope.errors import DamagedStep, SpecError, StoreError
+from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
 from forgetscope.spec import StepSpec
 
 SCHEMA = 1
@@ -50,7 +50,7 @@ class StepRecord:
     data: Mapping[str, object]  # name, image_size, digest
     environment: Mapping[str, object]  # what equal bits depend on: device, instruction set, threads, library versions
     timings: Mapping[str, float]  # seconds
-    history: list[Mapping[str, float]]  # per epoch
+    history: Sequence[Mapping[str, float]]  # per epoch
     tables: Mapping[TableName, pa.Table]
     network: str
     state: Tensors
@@ -139,7 +139,10 @@ class Store:
         """For commands that look: the folder must be a store already."""
         store = cls(path)
         if not (store.path / "steps").is_dir():
-            raise StoreError(f"There is no store at {store.path}. Make one with `forgetscope run` or `forgetscope demo`, or name another folder.")
+            raise StoreError(
+                f"There is no store at {store.path}. "
+                "Make one with `forgetscope run` or `forgetscope demo`, or name another folder."
+            )
         return store
 
     def prepare(self) -> None:
@@ -171,7 +174,9 @@ class Store:
         next_id: str | None = id
         while next_id is not None:
             if next_id not in self:
-                raise StoreError(f"Step {next_id[:8]} is missing in {self.path}. Run its experiment again with `forgetscope run`.")
+                raise StoreError(
+                    f"Step {next_id[:8]} is missing in {self.path}. Run its experiment again with `forgetscope run`."
+                )
             steps.insert(0, self.step(next_id))
             next_id = steps[0].parent
         return steps
@@ -180,7 +185,9 @@ class Store:
         """The chains that no other step continues, latest commit last."""
         steps = {step.id: step for step in self.steps()}
         parents = {step.parent for step in steps.values()}
-        tips = sorted((step for step in steps.values() if step.id not in parents), key=lambda step: (step.info["committed"], step.id))
+        tips = sorted(
+            (step for step in steps.values() if step.id not in parents), key=lambda step: (step.info["committed"], step.id)
+        )
         return [self.chain(tip.id) for tip in tips]
 
     def find(self, prefix: str) -> StoredStep:
@@ -197,12 +204,14 @@ class Store:
         building = Path(tempfile.mkdtemp(prefix=f"commit-{record.id[:8]}-", dir=self.path / "working"))
         try:
             contents = _contents(record, committed)
-            manifest = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()}
+            manifest = {
+                name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()
+            }
             contents["manifest.json"] = _json(manifest)
             for name, data in contents.items():
                 _write_durably(building / name, data)
             _sync_folder(building)
-            os.chmod(building, 0o755)
+            building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
             try:
                 os.rename(building, target)
             except OSError:
@@ -230,9 +239,9 @@ class Store:
         return self.path / "working" / id
 
     @contextmanager
-    def lock(self, id: str, blocked: Any) -> Iterator[None]:
+    def lock(self, id: str, blocked: Callable[[], None]) -> Iterator[None]:
         """Hold the step's advisory lock; the kernel releases it when its holder dies. Calls `blocked` before waiting."""
-        with open(self.path / "working" / f"{id}.lock", "w") as file:
+        with (self.path / "working" / f"{id}.lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -281,10 +290,16 @@ def _json(value: object) -> bytes:
 
 
 def _write_durably(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise WriteError(
+            f"Cannot write {path}: {error.strerror or error}. Nothing that was finished is lost: "
+            "make room or choose another --store, then run the same command again to continue."
+        ) from None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -106,13 +106,14 @@ class Experiment:
     def _frame(self, name: TableName) -> pd.DataFrame:
         frames = []
         for step in self.steps:
-            frame = step.table(name).to_pandas()
+            frame: pd.DataFrame = step.table(name).to_pandas()
             frame.insert(0, "step", step.spec.step)
             frames.append(frame)
         return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
 
     def __repr__(self) -> str:
-        return f"Experiment({self.id[:8]}: {self.data['name']}, {self.network}, {len(self.steps)} steps, seed {self.steps[0].spec.seed})"
+        seed = self.steps[0].spec.seed
+        return f"Experiment({self.id[:8]}: {self.data['name']}, {self.network}, {len(self.steps)} steps, seed {seed})"
 
     def _repr_html_(self) -> str:
         """A notebook shows the past classes of the last step, most forgotten first."""
@@ -166,9 +167,12 @@ class Overview:
 def overview(found: Sequence[Experiment]) -> list[Overview]:
     """Averages over seeds, per setting and step, for settings that occur more than once."""
     groups: dict[tuple[str, int], list[Experiment]] = {}
+    counted: set[str] = set()  # experiments can share steps; each step counts once
     for experiment in found:
-        for summary in experiment.summaries:
-            groups.setdefault((_setting(experiment, summary.step), summary.step), []).append(experiment)
+        for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
+            if step.id not in counted:
+                counted.add(step.id)
+                groups.setdefault((_setting(experiment, summary.step), summary.step), []).append(experiment)
     return [_overview(setting, step, group) for (setting, step), group in groups.items() if len(group) > 1]
 
 

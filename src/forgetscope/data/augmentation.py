@@ -26,7 +26,9 @@ class Draws:
         return Draws(self.top[i], self.left[i], self.flip[i], self.factor[i])
 
 
-def draw(augmentation: AugmentationSpec, batches: int, images: int, streams: Streams, epoch: int, device: torch.device) -> Draws:
+def draw(
+    augmentation: AugmentationSpec, batches: int, images: int, streams: Streams, epoch: int, device: torch.device
+) -> Draws:
     """One epoch's draws at once, made on the CPU so that every device sees the same numbers."""
     shape = (batches, images)
     corners = streams("crop", epoch).integers(2 * augmentation.crop + 1, size=(2, *shape))

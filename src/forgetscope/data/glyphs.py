@@ -112,14 +112,15 @@ def _warp(masks: list[Image.Image], rng: np.random.Generator, distortion: Distor
         inverse = np.linalg.inv(scale[i] * rotate @ np.array([[1.0, shear[i]], [0.0, 1.0]]))
         offset = centre - inverse @ (centre + shift[i])
         affine = (inverse[0, 0], inverse[0, 1], offset[0], inverse[1, 0], inverse[1, 1], offset[1])
-        warped[i] = mask.transform((side, side), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
-    return warped / 255
+        warped[i] = np.asarray(mask.transform((side, side), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR))
+    return warped / np.float32(255)
 
 
 def _average_down(coverage: NDArray[np.float32]) -> NDArray[np.float32]:
     n, side, _ = coverage.shape
     size = side // OVERSAMPLING
-    return coverage.reshape(n, size, OVERSAMPLING, size, OVERSAMPLING).mean(axis=(2, 4))
+    averaged: NDArray[np.float32] = coverage.reshape(n, size, OVERSAMPLING, size, OVERSAMPLING).mean(axis=(2, 4))
+    return averaged
 
 
 def _colour(coverage: NDArray[np.float32], rng: np.random.Generator, distortion: Distortion) -> NDArray[np.uint8]:
@@ -128,8 +129,11 @@ def _colour(coverage: NDArray[np.float32], rng: np.random.Generator, distortion:
     ink, paper = _colours(rng, n, distortion.contrast)
     blend = coverage[..., None]
     clean = blend * ink[:, None, None] + (1 - blend) * paper[:, None, None]
-    noise = rng.uniform(*distortion.noise, n)[:, None, None, None] * rng.standard_normal((n, size, size, 3))
-    return np.rint(255 * np.clip(clean + noise, 0, 1)).astype(np.uint8)
+    low, high = distortion.noise
+    strength = rng.uniform(low, high, size=n)
+    noisy = clean + strength[:, None, None, None] * rng.standard_normal((n, size, size, 3))
+    pixels: NDArray[np.uint8] = np.rint(255 * np.clip(noisy, 0, 1)).astype(np.uint8)
+    return pixels
 
 
 def _colours(rng: np.random.Generator, n: int, contrast: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from platformdirs import user_cache_path
 
 from forgetscope.data import glyphs
@@ -44,7 +46,8 @@ class DataSet:
 
     def __repr__(self) -> str:
         side = "x".join(map(str, self.train.images.shape[1:3]))
-        return f"DataSet({self.name!r}, {len(self.classes)} classes, {len(self.train.labels)} + {len(self.test.labels)} images, {side})"
+        images = f"{len(self.train.labels)} + {len(self.test.labels)} images"
+        return f"DataSet({self.name!r}, {len(self.classes)} classes, {images}, {side})"
 
 
 def cache_folder() -> Path:
@@ -61,8 +64,34 @@ def load_data(name: str, image_size: int | None = None, note: Callable[[str], No
     folder = cache_folder() / f"glyphs-v{glyphs.VERSION}-{size}px"
     if not (folder / "manifest.json").is_file():
         note(f"Drawing the glyphs ({size} x {size} pixels), once")
-        _write(folder, "glyphs", glyphs.CLASS_NAMES, AugmentationSpec(crop=max(1, size // 16), brightness=63 / 255), _draw_glyphs(size))
+        _write(
+            folder,
+            "glyphs",
+            glyphs.CLASS_NAMES,
+            AugmentationSpec(crop=max(1, size // 16), brightness=63 / 255),
+            _draw_glyphs(size),
+        )
     return _open(folder)
+
+
+def class_strips(data: DataSet, classes: Iterable[int], images: int = 4) -> dict[int, bytes]:
+    """A PNG per class with its first training images side by side, to show beside the class's name."""
+    strips = {}
+    for label in classes:
+        first = np.flatnonzero(data.train.labels == label)[:images]
+        buffer = io.BytesIO()
+        Image.fromarray(np.concatenate(list(data.train.images[first]), axis=1)).save(buffer, "PNG")
+        strips[label] = buffer.getvalue()
+    return strips
+
+
+def recorded_strips(recorded: Mapping[str, object], classes: Iterable[int]) -> dict[int, bytes]:
+    """The strips of the data set that a step's record names; empty where that data set is not here, or has changed."""
+    try:
+        data = load_data(str(recorded["name"]), int(str(recorded["image_size"])))
+    except DataError:
+        return {}
+    return class_strips(data, classes) if data.digest == recorded["digest"] else {}
 
 
 def _draw_glyphs(size: int) -> Arrays:
@@ -101,7 +130,9 @@ def _write(folder: Path, name: str, classes: tuple[str, ...], augmentation: Augm
             if not (folder / "manifest.json").is_file():  # else another process was faster, and that is as good
                 raise
     except OSError as error:
-        raise DataError(f"Cannot write the data set to {folder.parent}: {error}. Set FORGETSCOPE_CACHE to another folder.") from None
+        raise DataError(
+            f"Cannot write the data set to {folder.parent}: {error}. Set FORGETSCOPE_CACHE to another folder."
+        ) from None
 
 
 def _channel_statistics(pixels: NDArray[np.generic]) -> tuple[list[float], list[float]]:

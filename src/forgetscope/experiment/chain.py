@@ -170,4 +170,6 @@ def _say_if_environments_differ(parent: StoredStep | None, settings: Settings, p
     now, then = environment(settings), parent.info["environment"]
     different = [f"{name} {then.get(name)} then, {now[name]} now" for name in now if then.get(name) != now[name]]
     if different:
-        progress.note(f"Building on step {parent.id[:8]}, made under another environment ({'; '.join(different)}): last bits may differ.")
+        progress.note(
+            f"Building on step {parent.id[:8]}, made under another environment ({'; '.join(different)}): last bits may differ."
+        )

@@ -98,12 +98,13 @@ def run_step(
     working = store.working(id)
     working.mkdir(exist_ok=True)
     snapshot = load_snapshot(working)
-    measured, history, epochs_done = Measured(), [], 0
+    measured, epochs_done = Measured(), 0
+    history: list[dict[str, float]] = []
     if snapshot is not None:
         restore(snapshot, network, optimiser)
         measured, epochs_done = Measured.from_tensors(snapshot.measured), snapshot.epoch
-        history = list(snapshot.notes["history"])
-        torch.set_num_threads(snapshot.notes["threads"])  # other threads would add up in another order
+        history = snapshot.history
+        torch.set_num_threads(snapshot.threads)  # other threads would add up in another order
     threads = torch.get_num_threads()
 
     probe_seconds = 0.0
@@ -125,8 +126,7 @@ def run_step(
         if _is_probed(spec, end.epoch):
             measure(end.iteration)
         history.append({"epoch": end.epoch, "loss": end.loss, "accuracy": end.accuracy})
-        notes = {"threads": threads, "history": history}
-        state = Snapshot(end.epoch, network.state_dict(), momentum_of(optimiser), measured.tensors(), notes)
+        state = Snapshot(end.epoch, threads, history, network.state_dict(), momentum_of(optimiser), measured.tensors())
         save_snapshot(working, state, replace_durably)
         on_epoch(end)
 

@@ -63,7 +63,8 @@ def _backbone(name: str) -> tuple[nn.Module, int]:
     depth = int(match[1]) if match else 0
     if depth < 8 or depth % 6 != 2:
         raise SpecError(
-            f"network = {name!r} is not known. Use a CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) or resnet18."
+            f"network = {name!r} is not known. Use a CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) "
+            "or resnet18."
         )
     return _CifarResNet((depth - 2) // 6), 64
 

@@ -32,7 +32,11 @@ def quota(images: int, retention: float) -> int:
 
 
 def rehearsal_set(
-    spec: RehearsalSpec, learned: Mapping[int, Indices], kept: Mapping[int, Indices], class_sizes: Mapping[int, int], streams: Streams
+    spec: RehearsalSpec,
+    learned: Mapping[int, Indices],
+    kept: Mapping[int, Indices],
+    class_sizes: Mapping[int, int],
+    streams: Streams,
 ) -> dict[int, Indices]:
     """The rehearsal set of a step, per class in order of selection; older classes first, as their head nodes are.
 

@@ -21,13 +21,14 @@ Writer = Callable[[Path, bytes], None]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`notes` are plain values (threads, the loss history); `measured` are the probes so far."""
+    """After `epoch` epochs; `measured` are the probes so far, `history` the epochs' losses, `threads` what to go on with."""
 
     epoch: int
+    threads: int
+    history: list[dict[str, float]]
     network: dict[str, Tensor]
     momentum: list[Tensor]
     measured: dict[str, Tensor]
-    notes: dict[str, object]
 
 
 def momentum_of(optimiser: torch.optim.SGD) -> list[Tensor]:
@@ -50,7 +51,8 @@ def save_snapshot(folder: Path, snapshot: Snapshot, write: Writer) -> None:
     tensors |= {f"momentum.{i}": buffer for i, buffer in enumerate(snapshot.momentum)}
     tensors |= {f"measured.{name}": tensor for name, tensor in snapshot.measured.items()}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    body = safetensors.torch.save(tensors, {"snapshot": json.dumps({"epoch": snapshot.epoch, "notes": snapshot.notes})})
+    values = {"epoch": snapshot.epoch, "threads": snapshot.threads, "history": snapshot.history}
+    body = safetensors.torch.save(tensors, {"values": json.dumps(values)})
     write(folder / f"snapshot-{snapshot.epoch % 2}", hashlib.sha256(body).digest() + body)
 
 
@@ -70,16 +72,15 @@ def _load(path: Path) -> Snapshot | None:
         return None  # the other file, or the start of the step, takes over
     tensors = safetensors.torch.load(body)
     length = int.from_bytes(body[:8], "little")
-    header = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["snapshot"])
+    values = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["values"])
 
     def part(prefix: str) -> dict[str, Tensor]:
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
     momentum = part("momentum.")
     return Snapshot(
-        epoch=header["epoch"],
+        **values,
         network=part("network."),
         momentum=[momentum[str(i)] for i in range(len(momentum))],
         measured=part("measured."),
-        notes=header["notes"],
     )

@@ -69,5 +69,5 @@ def interference(v: Tensor, f: Tensor) -> Tensor:
 
 
 def _norms(f: Tensor) -> Tensor:
-    norms = torch.linalg.vector_norm(f, dim=-1, keepdim=True)
+    norms: Tensor = torch.linalg.vector_norm(f, dim=-1, keepdim=True)
     return norms.masked_fill(norms == 0, torch.nan)

@@ -67,11 +67,16 @@ class Probe:
         self._rehearsal_counts = _count(past_labels[mask], self.past_nodes)
         empty = self.past_nodes[self._rehearsal_counts == 0]
         if len(empty):
-            raise InputError(f"Past classes {empty.tolist()} have no rehearsal image. Mark at least one of each in `rehearsed`.")
+            raise InputError(
+                f"Past classes {empty.tolist()} have no rehearsal image. Mark at least one of each in `rehearsed`."
+            )
         self._new_counts = _count(new_labels, self.new_nodes)
         self.alpha = alpha
         self.shares = self._rehearsal_counts / self._rehearsal_counts.sum()  # p_c
-        self._parts = ((past_images, past_labels, mask), (new_images, new_labels, torch.zeros(len(new_labels), dtype=torch.bool)))
+        self._parts = (
+            (past_images, past_labels, mask),
+            (new_images, new_labels, torch.zeros(len(new_labels), dtype=torch.bool)),
+        )
         self._prepare = prepare
         self._batch = batch
         self._total: Coefficients | None = None
@@ -84,8 +89,12 @@ class Probe:
         with _evaluating(network):
             measurement = self._measure(features, head)
         terms, total = measurement.terms, self._total
-        self._total = terms if total is None else Coefficients(
-            total.sic + terms.sic, total.cic + terms.cic, total.nic + terms.nic, total.all_nic + terms.all_nic
+        self._total = (
+            terms
+            if total is None
+            else Coefficients(
+                total.sic + terms.sic, total.cic + terms.cic, total.nic + terms.nic, total.all_nic + terms.all_nic
+            )
         )
         if self._log_sim is None:
             self._log_sim = measurement.new_logits
@@ -109,7 +118,9 @@ class Probe:
         nodes, shape = head.out_features, (head.out_features, head.in_features + 1)
         highest = int(torch.cat([self.past_nodes, self.new_nodes]).max())
         if highest >= nodes:
-            raise InputError(f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring.")
+            raise InputError(
+                f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
+            )
         sums = torch.zeros(nodes, *shape, dtype=torch.float64)
         rehearsal_sums = torch.zeros(nodes, *shape, dtype=torch.float64)
         losses = torch.zeros(2, nodes, dtype=torch.float64)
@@ -172,7 +183,9 @@ def _find(network: nn.Module, features: Inputs | None, head: nn.Linear | None) -
     if not callable(features):
         raise InputError(f"{kind} has no method features(images). Add one, or pass measure(network, features=...).")
     if not isinstance(head, nn.Linear):
-        raise InputError(f"{kind}.head is {type(head).__name__}, not a torch.nn.Linear. Pass the last layer: measure(network, head=...).")
+        raise InputError(
+            f"{kind}.head is {type(head).__name__}, not a torch.nn.Linear. Pass the last layer: measure(network, head=...)."
+        )
     return features, head
 
 

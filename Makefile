@@ -1,0 +1,41 @@
+# Two commands for a fresh machine: `make demo` and `make test`. For contributors: `make check`.
+# Everything stays inside this folder: the environment in .venv, generated data in .cache.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
+
+.PHONY: demo test check format clean
+
+demo: $(VENV)/.user
+	$(BIN)/forgetscope demo
+
+test: $(VENV)/.dev
+	$(BIN)/pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .cache forgetscope-demo
+
+$(VENV)/.user: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"forgetscope needs Python 3.11 or newer; {sys.executable} is {v[0]}.{v[1]}. Name another: make demo PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing forgetscope and what it needs into $(VENV) (a few minutes the first time)"
+	$(BIN)/pip install --quiet --constraint constraints.txt hatchling editables
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.user
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@

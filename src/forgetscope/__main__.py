@@ -1,0 +1,5 @@
+"""`python -m forgetscope`."""
+
+from forgetscope.cli import main
+
+main()

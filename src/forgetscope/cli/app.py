@@ -1,0 +1,210 @@
+"""The commands. Heavy libraries are imported inside them, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import functools
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ParamSpec
+
+import typer
+
+from forgetscope.errors import ForgetscopeError, Interrupted, SpecError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from forgetscope.analysis.experiments import Experiment
+    from forgetscope.spec import RunSpec
+
+P = ParamSpec("P")
+
+DEMO_STORE = Path("forgetscope-demo")
+DEFAULT_STORE = Path("forgetscope-store")
+
+app = typer.Typer(
+    help="Train with rehearsal on a stream of new classes, see which past classes are forgotten, and what saw it coming.",
+    epilog="First steps: forgetscope demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # a bug keeps its plain traceback
+)
+
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder for the results; made if missing.")]
+StoreArgument = Annotated[Path, typer.Argument(help="The store to look at.")]
+IdOption = Annotated[str | None, typer.Option("--id", help="The experiment whose id begins so. Default: the latest.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override an option; may be repeated.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, help="CPU threads. Default: all cores.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """Print this project's own errors as one paragraph and exit with their code; everything else is a bug and shows itself."""
+
+    @functools.wraps(command)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            typer.echo("\nInterrupted. Run the same command again to continue.", err=True)
+            raise typer.Exit(Interrupted.exit_code) from None
+        except ForgetscopeError as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
+
+    return wrapper
+
+
+def _show_version(requested: bool) -> None:
+    if requested:
+        from importlib.metadata import version
+
+        typer.echo(f"forgetscope {version('forgetscope')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: forgetscope demo")
+@guarded
+def demo(
+    store: StoreOption = DEMO_STORE,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed learns other classes.")] = 0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Watch a small network learn three groups of ten characters, and get a page that shows what it forgot."""
+    from forgetscope import write_report
+    from forgetscope.spec import RunSpec
+
+    experiment = _run(RunSpec(seed=seed), store, device, threads)
+    _print_experiment(experiment)
+    page = write_report(experiment, store / "report.html")
+    typer.echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {store}")
+
+
+@app.command(epilog="Example: forgetscope run my.toml --store results --set seed=1")
+@guarded
+def run(
+    config: Annotated[Path, typer.Argument(help="TOML file; `forgetscope config` prints one to start from.")],
+    store: StoreOption = DEFAULT_STORE,
+    settings: SetOption = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run one experiment. Run again, it continues where it stopped, or says that it is done."""
+    from forgetscope.spec import RunSpec
+
+    experiment = _run(RunSpec.from_toml(config, _overrides(settings)), store, device, threads)
+    if as_json:
+        from forgetscope.report.document import experiment_document
+
+        _print_json(experiment_document(experiment))
+        return
+    _print_experiment(experiment)
+    typer.echo(f"\nA page: forgetscope report {store} --id {experiment.id[:8]} -o report.html")
+
+
+@app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
+@guarded
+def show(
+    store: StoreArgument = DEFAULT_STORE,
+    id: IdOption = None,
+    step: Annotated[int | None, typer.Option(min=2, help="The step whose past classes to show. Default: the last.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a store holds, and the classes of one experiment."""
+    from forgetscope.analysis.experiments import experiments, overview, pick
+    from forgetscope.report import document, terminal
+    from forgetscope.store import Store
+
+    opened = Store.existing(store)
+    chosen = pick(opened, id)
+    if step is not None and step > len(chosen.steps):
+        raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {len(chosen.steps)} steps.")
+    found = [] if id else experiments(opened)
+    means = overview(found)
+    if as_json:
+        _print_json({**document.store_document(found, means), "experiment": document.experiment_document(chosen)})
+        return
+    if found:
+        _print(terminal.experiments_table(found))
+        typer.echo()
+    _print(terminal.experiment_view(chosen, step))
+    if means:
+        typer.echo()
+        _print(terminal.overview_table(means))
+
+
+@app.command(epilog="Example: forgetscope report results -o report.html")
+@guarded
+def report(
+    store: StoreArgument = DEFAULT_STORE,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    id: IdOption = None,
+) -> None:
+    """Write an experiment's page: one HTML file that needs no network."""
+    from forgetscope import write_report
+    from forgetscope.analysis.experiments import open_experiment
+
+    typer.echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
+
+
+@app.command(epilog="Example: forgetscope config > my.toml")
+@guarded
+def config(
+    file: Annotated[Path | None, typer.Argument(help="A run's file, to see it with every default filled in.")] = None,
+    settings: SetOption = None,
+) -> None:
+    """Print every option with its value and meaning, as a file to start from."""
+    from forgetscope.spec import RunSpec
+
+    overrides = _overrides(settings)
+    spec = RunSpec(**overrides) if file is None else RunSpec.from_toml(file, overrides)
+    typer.echo(spec.to_toml(comments=True), nl=False)
+
+
+def _run(spec: RunSpec, store: Path, device: str, threads: int | None) -> Experiment:
+    import forgetscope
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill is an interruption like Ctrl-C
+    return forgetscope.run(spec, store, device=device, threads=threads)
+
+
+def _overrides(settings: list[str] | None) -> dict[str, object]:
+    from forgetscope.spec import parse_setting
+
+    return dict(parse_setting(setting) for setting in settings or [])
+
+
+def _print_experiment(experiment: Experiment) -> None:
+    from forgetscope.report.terminal import experiment_view
+
+    _print(experiment_view(experiment))
+
+
+def _print(view: RenderableType) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)  # a pipe has no width; never cut a table there
+    console.print(view)
+
+
+def _print_json(value: object) -> None:
+    json.dump(value, sys.stdout, indent=1, ensure_ascii=False)
+    sys.stdout.write("\n")

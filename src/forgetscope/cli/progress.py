@@ -1,0 +1,113 @@
+"""What a person sees while an experiment runs: a bar on a terminal, plain lines elsewhere; both with the time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+    from forgetscope.experiment.chain import Plan, PlannedStep, Progress
+    from forgetscope.learning.rsgd import EpochEnd
+    from forgetscope.store import StoredStep
+
+LINE_SECONDS = 2.0  # plain lines come no faster than this
+
+
+@contextmanager
+def watch(*, enabled: bool = True) -> Iterator[Progress]:
+    """A progress display on standard error for the block."""
+    from forgetscope.experiment.chain import Silence
+
+    if not enabled:
+        yield Silence()
+    elif sys.stderr.isatty():
+        with _bar() as bar:
+            yield _Watcher(_Bar(bar), bar.console.print)
+    else:
+        yield _Watcher(_Lines(), _print)
+
+
+class _Watcher:
+    """Keeps count of the work done and left; hands a line of text and a fraction to the display."""
+
+    def __init__(self, display: Callable[[str, float, bool], None], say: Callable[[str], None]) -> None:
+        self._display, self._say = display, say
+        self._ahead: dict[int, float] = {}  # work of each step that is still to come
+        self._steps = 0
+        self._total = self._done = 0.0
+        self._started = time.monotonic()
+
+    def planned(self, plan: Plan) -> None:
+        self._steps = len(plan.steps)
+        self._ahead = {step.spec.step: step.work * step.spec.training.epochs for step in plan.steps if not step.done}
+        self._total = sum(self._ahead.values())
+        done = self._steps - len(self._ahead)
+        if done:
+            self._say(f"{done} of {self._steps} steps are in the store already.")
+
+    def step_started(self, step: PlannedStep) -> None:
+        self._started = self._started if self._done else time.monotonic()
+        self._display(f"step {step.spec.step}/{self._steps}: {len(step.spec.classes)} new classes", self._fraction(), True)
+
+    def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None:
+        epochs = step.spec.training.epochs
+        self._done += step.work
+        self._ahead[step.spec.step] = (epochs - end.epoch) * step.work
+        left = (time.monotonic() - self._started) * sum(self._ahead.values()) / self._done
+        text = (
+            f"step {step.spec.step}/{self._steps}  epoch {end.epoch:{len(str(epochs))}}/{epochs}  "
+            f"loss {end.loss:.3f}  accuracy {100 * end.accuracy:.0f} %  {_clock(left)} left"
+        )
+        self._display(text, self._fraction(), end.epoch == epochs)
+
+    def step_ended(self, step: PlannedStep, record: StoredStep) -> None:
+        self._ahead.pop(step.spec.step, None)
+
+    def note(self, text: str) -> None:
+        self._say(text)
+
+    def _fraction(self) -> float:
+        return 1 - sum(self._ahead.values()) / self._total if self._total else 1.0
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, text: str, fraction: float, important: bool) -> None:
+        now = time.monotonic()
+        if important or now - self._last >= LINE_SECONDS:
+            self._last = now
+            _print(text)
+
+
+class _Bar:
+    def __init__(self, bar: RichProgress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("preparing", total=1.0)
+
+    def __call__(self, text: str, fraction: float, important: bool) -> None:
+        self._bar.update(self._task, description=text, completed=fraction)
+
+
+def _bar() -> RichProgress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(bar_width=24), TextColumn("{task.percentage:3.0f} %"), TextColumn("{task.description}", markup=False))
+    return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,48 @@
+"""Experiments as plain values for JSON. Missing numbers are null; nothing is rounded."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from forgetscope.analysis.experiments import Experiment, Overview
+
+
+def experiment_document(experiment: Experiment) -> dict[str, Any]:
+    """Everything about one experiment: its settings, a summary per step, and every class after every step."""
+    return _plain_dict(
+        {
+            **experiment_line(experiment),
+            "steps": [{"id": step.id, "spec": step.info["spec"], "timings": step.info["timings"]} for step in experiment.steps],
+            "summaries": [dataclasses.asdict(summary) for summary in experiment.summaries],
+            "classes": experiment.classes.to_dict("records"),
+        }
+    )
+
+
+def store_document(found: Sequence[Experiment], rows: Sequence[Overview]) -> dict[str, Any]:
+    """What a store holds: a line per experiment, and means over seeds."""
+    lines = [
+        {**experiment_line(experiment), "summaries": [dataclasses.asdict(s) for s in experiment.summaries]}
+        for experiment in found
+    ]
+    return _plain_dict({"experiments": lines, "overview": [dataclasses.asdict(row) for row in rows]})
+
+
+def experiment_line(experiment: Experiment) -> dict[str, Any]:
+    return {"id": experiment.id, "data": experiment.data, "network": experiment.network, "seed": experiment.steps[0].spec.seed}
+
+
+def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: _plain(item) for key, item in value.items()}
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows no NaN."""
+    if isinstance(value, dict):
+        return _plain_dict(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

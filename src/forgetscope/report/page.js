@@ -1,0 +1,406 @@
+"use strict";
+// Draws the page from its JSON document. Class names are untrusted: they go through textContent, or through plain() for Plotly.
+(() => {
+  const report = JSON.parse(document.getElementById("report").textContent);
+  const byId = (id) => document.getElementById(id);
+  const classOf = (id) => report.classes[id];
+  const view = { step: report.steps[report.steps.length - 1], coefficient: "sic" };
+  let theme;
+
+  // ---- Words, numbers and colours
+
+  const signed = (text) => text.replace("-", "\u2212");
+  const decimal = (value, digits = 2) => (value === null ? "\u2013" : signed(value.toFixed(digits)));
+  const percent = (value) => (value === null ? "\u2013" : `${Math.round(100 * value)}\u202f%`);
+  const known = (values) => values.filter((value) => value !== null);
+  const extent = (values) => [Math.min(...values), Math.max(...values)];
+  const largest = (values) => Math.max(0, ...known(values).map(Math.abs)) || 1;
+  const shorten = (name, length = 16) => (name.length > length ? `${name.slice(0, length - 1)}\u2026` : name);
+  // Plotly reads <a>, <b>, entities and line breaks in labels: this name is only characters.
+  const plain = (id, length) => shorten(classOf(id).name, length).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  function readTheme() {
+    const style = getComputedStyle(document.documentElement);
+    const value = (name) => style.getPropertyValue(`--${name}`).trim();
+    const scale = (name) => value(name).split(",").map((colour) => colour.trim());
+    return {
+      ink: value("ink"), muted: value("muted"), line: value("line"), accent: value("accent"), surface: value("surface"),
+      unknown: value("unknown"), font: getComputedStyle(document.body).fontFamily,
+      forgetting: scale("forgetting"), interference: scale("interference"), accuracy: scale("accuracy"),
+    };
+  }
+
+  const colourscale = (colours) => colours.map((colour, i) => [i / (colours.length - 1), colour]);
+
+  // The channels of a colour on a scale; share runs from 0 to 1.
+  function mix(colours, share) {
+    const position = share * (colours.length - 1), i = Math.min(Math.floor(position), colours.length - 2);
+    const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    const [from, to] = [channels(colours[i]), channels(colours[i + 1])];
+    return from.map((c, k) => Math.round(c + (position - i) * (to[k] - c)));
+  }
+
+  function forgettingColour(fg) {
+    if (fg === null) return theme.unknown;
+    const [low, high] = extent(known(view.step.past.map((row) => row.forgetting)));
+    return `rgb(${mix(theme.forgetting, high > low ? (fg - low) / (high - low) : 1)})`;
+  }
+
+  // Black or white, whichever contrasts more (relative luminance of WCAG).
+  function readableOn(channels) {
+    const [r, g, b] = channels.map((c) => (c / 255 <= 0.04 ? c / 3294 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";
+  }
+
+  function element(tag, properties, ...children) {
+    const node = Object.assign(document.createElement(tag), properties);
+    node.append(...children);
+    return node;
+  }
+
+  const thumbnail = (id) => (classOf(id).thumbnail ? [element("img", { src: classOf(id).thumbnail, alt: "" })] : []);
+
+  function drawScale(name, label, colours, low, high) {
+    for (const box of document.querySelectorAll(`[data-scale="${name}"]`)) {
+      const bar = element("i", {});
+      bar.style.background = `linear-gradient(90deg, ${colours.join(",")})`;
+      box.replaceChildren(element("b", { textContent: label }), element("span", { textContent: low }), bar, element("span", { textContent: high }));
+    }
+  }
+
+  // ---- Charts: one look, one tooltip, and one class highlighted in all of them
+
+  const highlighters = {}; // chart -> function that marks a class, or none
+
+  function highlight(id) {
+    for (const mark of Object.values(highlighters)) mark(id);
+  }
+
+  function showTooltip(event, { id, title, rows }) {
+    const facts = rows.flatMap(([label, value]) => [element("dt", { textContent: label }), element("dd", { textContent: value })]);
+    const box = byId("tooltip");
+    box.replaceChildren(element("strong", { textContent: title }), ...thumbnail(id), element("dl", {}, ...facts));
+    box.hidden = false;
+    const at = event.touches?.[0] ?? event.changedTouches?.[0] ?? event;
+    const left = at.clientX + 16 + box.offsetWidth > innerWidth ? at.clientX - 16 - box.offsetWidth : at.clientX + 16;
+    const top = Math.min(at.clientY + 14, innerHeight - box.offsetHeight - 8);
+    box.style.transform = `translate(${Math.max(8, left)}px, ${Math.max(8, top)}px)`;
+  }
+
+  function hideTooltip() {
+    if (byId("tooltip").hidden) return;
+    byId("tooltip").hidden = true;
+    highlight(null);
+  }
+
+  const axis = (more) => ({
+    fixedrange: true, gridcolor: theme.line, zerolinecolor: theme.line, zerolinewidth: 2, linecolor: theme.line,
+    tickfont: { size: 11.5, color: theme.muted }, automargin: false, ticks: "", ...more,
+  });
+  const cellAxis = (more) => axis({ showgrid: false, zeroline: false, showline: false, tickmode: "array", ticklabelstandoff: 4, ...more });
+  const axisTitle = (text) => ({ text, font: { size: 12.5, color: theme.muted }, standoff: 6 });
+
+  // describe: what a hovered point says, as {id, title, rows}, or null.
+  function plot(box, traces, layout, describe) {
+    box.replaceChildren(...[...box.children].filter((child) => !child.matches(".empty")));
+    const look = {
+      paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { family: theme.font, color: theme.ink, size: 12 },
+      showlegend: false, hovermode: "closest", dragmode: false, ...layout,
+    };
+    Plotly.react(box, traces, look, { displayModeBar: false, doubleClick: false, showTips: false });
+    box.describe = describe;
+    if (box.listens) return;
+    box.listens = true;
+    const point = ({ points, event }) => {
+      const said = box.describe(points[0]);
+      if (!said) return;
+      showTooltip(event, said);
+      highlight(said.id);
+    };
+    box.on("plotly_hover", point);
+    box.on("plotly_click", point);
+    box.on("plotly_unhover", hideTooltip);
+  }
+
+  function leaveEmpty(box, reason) {
+    if (box.listens) Plotly.purge(box);
+    box.listens = false;
+    delete highlighters[box.id];
+    box.replaceChildren(element("p", { className: "empty", textContent: reason }));
+  }
+
+  const classFacts = (row, measures) => [
+    ["Forgetting", decimal(row.forgetting)],
+    ["Accuracy when learned", percent(row.accuracy_when_learned)],
+    ["Accuracy now", percent(row.accuracy)],
+    ...measures.map((name) => [report.measures[name], decimal(row[name])]),
+  ];
+
+  // ---- The sections
+
+  function drawCards() {
+    const { step } = view;
+    const cards = [
+      ["Mean forgetting (FG)", decimal(step.mean_forgetting), "share of accuracy lost, 1 is all of it"],
+      ["Range (FG-R)", decimal(step.forgetting_range), "most minus least forgotten class"],
+      ["Half gap (FG-HG)", decimal(step.forgetting_half_gap), "more minus less forgotten half"],
+      ["Accuracy, all classes", percent(step.accuracy), "test images of every class so far"],
+      ["Accuracy, new classes", percent(step.new_accuracy), `classes that step ${step.step} learned`],
+    ];
+    byId("cards").replaceChildren(...cards.map(([label, value, note]) => element("dl", { className: "card" },
+      element("dt", { textContent: label }), element("dd", { textContent: value }), element("dd", { className: "note", textContent: note }))));
+  }
+
+  function drawPanel(name) {
+    const box = byId(`panel-${name}`);
+    const rho = view.step.correlations[name];
+    byId(`rho-${name}`).textContent = rho === null ? "" : `rho = ${decimal(rho)}`;
+    const rows = view.step.past.filter((row) => row.forgetting !== null && row[name] !== null);
+    if (!rows.length) return leaveEmpty(box, "Not measured in this step.");
+    const [x, y] = [rows.map((row) => row[name]), rows.map((row) => row.forgetting)];
+    const width = box.clientWidth, height = 270, margin = { l: 46, r: 12, t: 14, b: 46 };
+    const padded = (values, share) => {
+      const [low, high] = extent(values), pad = share * (high - low || 1);
+      return [low - pad, high + pad];
+    };
+    const ranges = [padded(x, 0.1), padded(y, 0.12)];
+    const inside = [width - margin.l - margin.r, height - margin.t - margin.b];
+    const pixels = rows.map((_, i) => [
+      (inside[0] * (x[i] - ranges[0][0])) / (ranges[0][1] - ranges[0][0]),
+      (inside[1] * (ranges[1][1] - y[i])) / (ranges[1][1] - ranges[1][0]),
+    ]);
+    const places = placeLabels(pixels, rows.map((row) => shorten(classOf(row.id).name)), inside);
+    const marker = { size: rows.length > 40 ? 7 : 9, color: y.map(forgettingColour), line: { width: 1, color: theme.surface } };
+    const points = {
+      x, y, type: "scatter", mode: "markers+text", marker, hoverinfo: "none", cliponaxis: false, textfont: { size: 11, color: theme.muted },
+      text: rows.map((row, i) => (places[i] ? plain(row.id) : "")), textposition: places.map((place) => place || "middle right"),
+    };
+    const ring = { x: [null], y: [null], type: "scatter", mode: "markers", hoverinfo: "skip", cliponaxis: false,
+      marker: { size: 17, color: "transparent", line: { width: 2.5, color: theme.accent } } };
+    const layout = {
+      width, height, margin,
+      xaxis: axis({ range: ranges[0], nticks: 5, title: axisTitle(report.measures[name]) }),
+      yaxis: axis({ range: ranges[1], nticks: 5, title: axisTitle("Forgetting") }),
+    };
+    plot(box, [points, ring], layout, ({ curveNumber, pointNumber }) => {
+      const row = rows[pointNumber];
+      return curveNumber === 0 ? { id: row.id, title: classOf(row.id).name, rows: classFacts(row, [name]) } : null;
+    });
+    highlighters[box.id] = (id) => {
+      const row = rows.find((candidate) => candidate.id === id);
+      Plotly.restyle(box, { x: [[row ? row[name] : null]], y: [[row ? row.forgetting : null]] }, [1]);
+    };
+  }
+
+  // Where each label fits without touching a point or another label; the extremes come first, null where there is no room.
+  function placeLabels(points, names, [width, height]) {
+    const brush = document.createElement("canvas").getContext("2d");
+    brush.font = `11px ${theme.font}`;
+    const taken = points.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
+    const places = points.map(() => null);
+    const order = points.map((_, i) => (i % 2 ? points.length - (i + 1) / 2 : i / 2));
+    for (const i of order) {
+      const [x, y] = points[i], w = brush.measureText(names[i]).width + 4;
+      const candidates = {
+        "middle right": [x + 6, y - 7, x + 10 + w, y + 7], "middle left": [x - 10 - w, y - 7, x - 6, y + 7],
+        "top center": [x - w / 2, y - 21, x + w / 2, y - 6], "bottom center": [x - w / 2, y + 6, x + w / 2, y + 21],
+      };
+      for (const [place, box] of Object.entries(candidates)) {
+        const free = taken.every((other, k) => k === i || box[2] < other[0] || other[2] < box[0] || box[3] < other[1] || other[3] < box[1]);
+        if (!free || box[0] < 0 || box[2] > width + 8 || box[1] < -8 || box[3] > height) continue;
+        places[i] = place;
+        taken.push(box);
+        break;
+      }
+    }
+    return places;
+  }
+
+  function drawTable() {
+    const body = byId("table").tBodies[0];
+    const numberCell = (value, text, reason) => element("td", {}, value === null ? element("abbr", { textContent: "\u2013", title: reason }) : text);
+    const lines = view.step.past.map((row) => {
+      const unlearned = row.accuracy_when_learned === 0 ? "never learned: its accuracy was 0" : "no test images";
+      const fg = numberCell(row.forgetting, decimal(row.forgetting), unlearned);
+      if (row.forgetting !== null) {
+        const fill = element("i", {});
+        fill.style.width = `${100 * Math.min(1, Math.max(0, row.forgetting))}%`;
+        fill.style.background = forgettingColour(row.forgetting);
+        fg.prepend(element("span", { className: "fg-bar" }, fill));
+      }
+      const name = element("span", { textContent: classOf(row.id).name, title: classOf(row.id).name });
+      const line = element("tr", {}, element("th", { scope: "row" }, element("div", {}, name, ...thumbnail(row.id))),
+        numberCell(row.accuracy_when_learned, percent(row.accuracy_when_learned), "no test images"),
+        numberCell(row.accuracy, percent(row.accuracy), "no test images"), fg,
+        ...Object.keys(report.measures).map((measure) => numberCell(row[measure], decimal(row[measure]), row.missing ?? "not measured")));
+      line.onmouseenter = () => highlight(row.id);
+      line.onmouseleave = () => highlight(null);
+      return line;
+    });
+    body.replaceChildren(...lines);
+    highlighters.table = (id) => lines.forEach((line, i) => line.classList.toggle("lit", view.step.past[i].id === id));
+  }
+
+  function drawCurves() {
+    const box = byId("curves"), { past, curves } = view.step, measure = report.measures[view.coefficient];
+    if (!curves) return leaveEmpty(box, "Interference was not measured in this step.");
+    const values = curves[view.coefficient], phone = box.clientWidth < 560;
+    const height = phone ? 320 : 440, margin = { l: phone ? 44 : 58, r: phone ? 84 : 110, t: 12, b: 48 };
+    const lines = past.map((row, i) => ({
+      x: curves.iterations, y: values[i], type: "scatter", mode: "lines", hoverinfo: "none", opacity: past.length > 40 ? 0.75 : 0.95,
+      line: { width: past.length > 40 ? 1.3 : 2, color: forgettingColour(row.forgetting), dash: row.forgetting === null ? "dot" : "solid" },
+    }));
+    const mark = { x: [null], y: [null], type: "scatter", mode: "lines", hoverinfo: "skip", line: { width: 5, color: theme.accent } };
+    const drawn = known(values.flat());
+    const [low, high] = drawn.length ? extent(drawn) : [0, 1], pad = 0.05 * (high - low || 1), range = [low - pad, high + pad];
+    const pixel = (height - margin.t - margin.b) / (range[1] - range[0]);
+    const ends = [];
+    past.forEach((row, i) => {
+      const end = values[i][values[i].length - 1];
+      if (end !== null && ends.every((other) => Math.abs(other.end - end) * pixel > 14)) ends.push({ row, end });
+    });
+    const annotations = ends.map(({ row, end }) => ({
+      x: 1, xref: "paper", xanchor: "left", xshift: 8, y: end, showarrow: false, text: plain(row.id, phone ? 11 : 15),
+      font: { size: 11.5, color: forgettingColour(row.forgetting) },
+    }));
+    const layout = {
+      width: box.clientWidth, height, margin, annotations, hoverdistance: 30,
+      xaxis: axis({ range: extent(curves.iterations), showgrid: false, nticks: phone ? 4 : 8, title: axisTitle("Iteration of the step") }),
+      yaxis: axis({ range, nticks: 6, title: axisTitle(`${measure} so far`) }),
+    };
+    plot(box, [...lines, mark], layout, ({ curveNumber, x, y }) => {
+      const row = past[curveNumber];
+      return row ? { id: row.id, title: classOf(row.id).name, rows: [[`${measure} at iteration ${x}`, decimal(y)], ...classFacts(row, [])] } : null;
+    });
+    highlighters[box.id] = (id) => {
+      const i = past.findIndex((row) => row.id === id);
+      Plotly.restyle(box, { x: [i < 0 ? [null] : curves.iterations], y: [i < 0 ? [null] : values[i]] }, [past.length]);
+    };
+  }
+
+  // Labels of a row of cells: every one where there is room, else every second, third, ...
+  const thinned = (ids, cell, first = 0) => {
+    const every = Math.max(1, Math.ceil(13 / cell));
+    const shown = ids.map((_, i) => i).filter((i) => i % every === 0);
+    return { tickvals: shown.map((i) => i + first), ticktext: shown.map((i) => plain(ids[i], 13)) };
+  };
+  const labelRoom = (ids) => 16 + 6.6 * Math.max(...ids.map((id) => shorten(classOf(id).name, 13).length));
+
+  function drawMatrix() {
+    const box = byId("matrix"), { matrix } = view.step;
+    if (!matrix) return leaveEmpty(box, "Interference was not measured in this step.");
+    const sources = [...matrix.past, ...matrix.new], P = matrix.past.length, gap = 0.6;
+    const left = labelRoom(matrix.past), top = labelRoom(sources) + 26;
+    const room = box.parentElement.clientWidth - left - 8;
+    const cell = Math.min(40, Math.max(room < 560 ? 14 : 10, room / (sources.length + gap)));
+    const at = sources.map((_, i) => (i < P ? i : i + gap));
+    const where = { sic: (r, c) => r === c, cic: (r, c) => r !== c && c < P, nic: (r, c) => c >= P };
+    const traces = Object.entries(where).map(([name, belongs]) => {
+      const z = matrix.terms.map((row, r) => row.map((term, c) => (belongs(r, c) ? term : null)));
+      const limit = largest(z.flat()), colours = theme.interference, digits = Math.max(0, 2 - Math.floor(Math.log10(limit)));
+      const label = { sic: "SIC: itself (diagonal)", cic: "CIC: other past classes", nic: "NIC: new classes" }[name];
+      drawScale(name, label, colours, decimal(-limit, Math.min(digits, 4)), `+${decimal(limit, Math.min(digits, 4))}`);
+      return { x: at, y: matrix.past.map((_, i) => i), z, type: "heatmap", showscale: false, hoverinfo: "none", hoverongaps: false,
+        zmin: -limit, zmax: limit, colorscale: colourscale(colours), xgap: 1, ygap: 1 };
+    });
+    // Uneven distances would make Plotly stretch the cells at the gap: each block is a trace over its own columns.
+    traces.forEach((trace, t) => {
+      const [from, to] = t < 2 ? [0, P] : [P, sources.length];
+      trace.x = trace.x.slice(from, to);
+      trace.z = trace.z.map((row) => row.slice(from, to));
+    });
+    const title = (text, x) => ({ text, x, y: 1, yref: "paper", yshift: top - 12, xanchor: "left", showarrow: false, font: { size: 12, color: theme.muted } });
+    const past = thinned(matrix.past, cell), fresh = thinned(matrix.new, cell, P + gap);
+    const ticks = { tickvals: [...past.tickvals, ...fresh.tickvals], ticktext: [...past.ticktext, ...fresh.ticktext] };
+    const columns = sources.length + gap;
+    const layout = {
+      width: left + 8 + cell * columns, height: top + 8 + cell * P, margin: { l: left, r: 8, t: top, b: 8 },
+      annotations: [title("from past classes", -0.5), title("from new classes", P + gap - 0.5)],
+      xaxis: cellAxis({ range: [-0.5, columns - 0.5], side: "top", tickangle: -90, ...ticks }),
+      yaxis: cellAxis({ range: [P - 0.5, -0.5], ...past }),
+    };
+    plot(box, traces, layout, ({ x, y, z }) => {
+      const source = sources[at.indexOf(x)], target = matrix.past[y], isNew = x > P - 0.5, self = source === target;
+      const effect = z >= 0 ? "interfered with" : "helped";
+      const title = self ? `${classOf(target).name} ${effect} itself` : `${classOf(source).name} (${isNew ? "new" : "past"}) ${effect} ${classOf(target).name}`;
+      const name = self ? "SIC" : isNew ? "NIC" : "CIC";
+      return { id: target, title: `${title}: ${z > 0 ? "+" : ""}${decimal(z, 3)} (${name})`, rows: [] };
+    });
+  }
+
+  function drawAccuracies() {
+    const box = byId("accuracy"), { classes, steps, values } = report.accuracies;
+    const space = box.parentElement.clientWidth, tall = space < 640; // on a phone classes run down the page
+    const names = labelRoom(classes), stepRoom = tall ? 26 : 58;
+    const cell = tall ? 22 : Math.min(36, Math.max(10, (space - stepRoom - 8) / classes.length));
+    const stepSize = tall ? Math.max(30, (space - names - 8) / steps.length) : 34;
+    const printed = Math.min(cell, stepSize) >= 21;
+    const z = tall ? values : steps.map((_, s) => values.map((row) => row[s]));
+    const classAxis = cellAxis({ ...thinned(classes, cell), range: [-0.5, classes.length - 0.5] });
+    const stepAxis = cellAxis({ tickvals: steps.map((_, i) => i), ticktext: steps.map((step) => `Step ${step}`), range: [-0.5, steps.length - 0.5] });
+    const reversed = (one) => ({ ...one, range: [...one.range].reverse() });
+    const across = { ...(tall ? stepAxis : classAxis), side: "top", tickangle: tall ? 0 : -90 };
+    if (tall && stepSize < 48) across.ticktext = steps.map(String);
+    const layout = {
+      width: tall ? names + 8 + stepSize * steps.length : stepRoom + 8 + cell * classes.length,
+      height: tall ? stepRoom + 8 + cell * classes.length : names + 8 + stepSize * steps.length,
+      margin: { l: tall ? names : stepRoom, r: 8, t: tall ? stepRoom : names, b: 8 },
+      xaxis: across, yaxis: reversed(tall ? classAxis : stepAxis),
+    };
+    const cells = { z, type: "heatmap", showscale: false, hoverinfo: "none", hoverongaps: false, xgap: 1, ygap: 1, zmin: 0, zmax: 1,
+      colorscale: colourscale(theme.accuracy) };
+    const filled = printed ? z.flatMap((row, y) => row.map((value, x) => ({ x, y, value }))).filter(({ value }) => value !== null) : [];
+    const text = { x: filled.map(({ x }) => x), y: filled.map(({ y }) => y), text: filled.map(({ value }) => String(Math.round(100 * value))),
+      type: "scatter", mode: "text", hoverinfo: "skip", textfont: { size: 11, color: filled.map(({ value }) => readableOn(mix(theme.accuracy, value))) } };
+    plot(box, [cells, text], layout, ({ x, y, z: value }) => {
+      const id = classes[tall ? y : x], step = steps[tall ? x : y];
+      return { id, title: classOf(id).name, rows: [[`Accuracy after step ${step}`, percent(value)], ["Introduced in", `step ${classOf(id).introduced}`]] };
+    });
+    drawScale("accuracy", "Test accuracy", theme.accuracy, "0\u202f%", "100\u202f%");
+  }
+
+  // ---- Steps, coefficients, colour scheme and size
+
+  function draw() {
+    theme = readTheme();
+    hideTooltip();
+    drawAccuracies();
+    if (!view.step) return;
+    byId("finding").textContent = view.step.finding;
+    const fg = known(view.step.past.map((row) => row.forgetting));
+    const [low, high] = fg.length ? extent(fg) : [null, null];
+    drawScale("forgetting", "Forgetting", theme.forgetting, decimal(low), decimal(high));
+    drawCards();
+    Object.keys(report.measures).forEach(drawPanel);
+    drawTable();
+    drawCurves();
+    drawMatrix();
+  }
+
+  function choose(box, button, change) {
+    for (const other of box.children) other.setAttribute("aria-pressed", String(other === button));
+    change();
+  }
+
+  if (view.step) {
+    for (const button of byId("steps").children) {
+      button.onclick = () => choose(byId("steps"), button, () => { view.step = report.steps[button.dataset.step]; draw(); });
+    }
+    for (const name of report.coefficients) {
+      const button = element("button", { type: "button", textContent: report.measures[name] });
+      button.setAttribute("aria-pressed", String(name === view.coefficient));
+      button.onclick = () => choose(byId("coefficients"), button, () => { view.coefficient = name; drawCurves(); });
+      byId("coefficients").append(button);
+    }
+  }
+  let width = innerWidth, waiting;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return; // a phone's address bar changes the height only
+    width = innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(draw, 120);
+  });
+  addEventListener("scroll", hideTooltip, { passive: true });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  draw();
+})();

@@ -1,0 +1,194 @@
+"""The report page of one experiment: a single HTML file that makes no network request and computes no statistic.
+
+Python says what was found and embeds the numbers as one JSON document; `page.js` draws from it, so that charts follow the
+reader's step, screen and colour scheme. Class names are untrusted: they reach the page through autoescaping, `tojson` and
+`textContent` only, and the page's Content-Security-Policy runs no script but the two whose digests it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from importlib import resources
+
+import pandas as pd
+
+from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.store import StoredStep
+
+COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # the measures that add up along training
+UNEVEN = 0.1  # smallest FG-R that the headline calls uneven
+
+
+def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> str:
+    """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none."""
+    from jinja2 import Environment, StrictUndefined
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
+    scripts = [get_plotlyjs(), _asset("page.js")]
+    return environment.from_string(_asset("page.html.j2")).render(
+        experiment=experiment,
+        finding=finding(experiment, experiment.summaries[-1] if experiment.summaries else None),
+        facts=_facts(experiment),
+        settings=_settings(experiment),
+        measures=MEASURES,
+        document=_document(experiment, thumbnails),
+        css=_asset("page.css"),
+        scripts=scripts,
+        digests=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def finding(experiment: Experiment, summary: StepSummary | None) -> str:
+    """One step in plain language: how much was forgotten, how unevenly, and which measure ranked the classes best."""
+    if summary is None:
+        return "Only one step has been run: there are no past classes yet, so nothing can be forgotten."
+    if math.isnan(summary.mean_forgetting):
+        return f"Step {summary.step}: no past class had been learned, so there is nothing to forget."
+    past = experiment.past_classes(summary.step).dropna(subset="forgetting")
+    most, least = past.iloc[0], past.iloc[-1]
+    sentence = f"Step {summary.step}: past classes {_change(summary.mean_forgetting, 'of their accuracy ')}on average"
+    if len(past) > 1:
+        manner = "but unevenly" if summary.forgetting_range >= UNEVEN else "and fairly evenly"
+        extremes = [f"{row['class_name']} {_change(float(row['forgetting']))}".rstrip() for row in (most, least)]
+        sentence += f", {manner}: {', '.join(extremes)}"
+    return f"{sentence}. {_foresight(summary)}".rstrip()
+
+
+def _change(fg: float, of: str = "") -> str:
+    percent = round(100 * abs(fg))
+    if percent == 0:
+        return f"lost none {of}" if of else "lost nothing"
+    return f"{'lost' if fg > 0 else 'gained'} {percent}\u202f% {of}"
+
+
+def _foresight(summary: StepSummary) -> str:
+    known = {name: rho for name, rho in summary.correlations.items() if not math.isnan(rho)}
+    if not known:
+        return ""
+    best = max(known, key=lambda name: known[name])
+    value = f"rho = {known[best]:.2f}".replace("-", "\u2212")
+    if known[best] <= 0:
+        return f"No measure saw it coming (best: {MEASURES[best]}, {value})."
+    return f"{MEASURES[best]} ranked them best ({value})."
+
+
+def _facts(experiment: Experiment) -> dict[str, str]:
+    """What was run, for the header; where steps differ, every value that occurs."""
+    specs = [step.spec for step in experiment.steps]
+    facts = {
+        "Data set": f"{experiment.data['name']}, {experiment.data['image_size']} px",
+        "Network": experiment.network,
+        "Steps": str(len(specs)),
+        "Classes per step": _distinct(len(spec.classes) for spec in specs),
+        "Retention": _distinct(f"{100 * spec.rehearsal.retention:g}\u202f%" for spec in specs if spec.rehearsal),
+        "Epochs": _distinct(spec.training.epochs for spec in specs),
+        "Seed": _distinct(spec.seed for spec in specs),
+        "Id": experiment.id[:8],
+    }
+    return {label: text for label, text in facts.items() if text}
+
+
+def _distinct(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(map(str, values)))
+
+
+def _settings(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
+    """Per group and setting: its value in each step, empty where a step has none."""
+    steps = [_step_settings(step) for step in experiment.steps]
+    groups: dict[str, dict[str, list[str]]] = {}
+    for group in steps[0]:
+        labels = dict.fromkeys(label for step in steps for label in step[group])
+        groups[group] = {label: [str(step[group].get(label, "")) for step in steps] for label in labels}
+    return groups
+
+
+def _step_settings(step: StoredStep) -> dict[str, dict[str, object]]:
+    spec, info = step.spec, step.info
+    last_epoch = {f"training {key}": f"{value:.3f}" for key, value in (info["history"] or [{}])[-1].items() if key != "epoch"}
+    seconds = {key.removesuffix("seconds").replace("_", " ").strip() or "all": f"{s:.1f} s" for key, s in info["timings"].items()}
+    return {
+        "Step": {"id": step.id, "new classes": len(spec.classes), "seed": spec.seed, "protocol": spec.protocol},
+        "Training": {**spec.training.model_dump(exclude={"augmentation"}), **spec.training.augmentation.model_dump()},
+        "Rehearsal": spec.rehearsal.model_dump() if spec.rehearsal else {},
+        "After the last epoch": last_epoch,
+        "Time": {**seconds, "committed": info["committed"]},
+        "Made with": info["environment"],
+    }
+
+
+def _document(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> dict[str, object]:
+    """Everything that the charts show. Missing numbers are null; class ids are the keys of `classes`."""
+    rows = experiment.classes[experiment.classes["step"] == experiment.steps[-1].spec.step]
+    ids = rows["class_id"].tolist()
+    accuracies = experiment.classes.pivot(index="class_id", columns="step", values="accuracy").loc[ids]
+    return {
+        "measures": MEASURES,
+        "coefficients": COEFFICIENTS,
+        "classes": {
+            str(id): {"name": name, "introduced": introduced, "thumbnail": _data_uri(thumbnails.get(id))}
+            for id, name, introduced in zip(ids, rows["class_name"].tolist(), rows["introduced_step"].tolist(), strict=True)
+        },
+        "accuracies": {"classes": ids, "steps": accuracies.columns.tolist(), "values": _numbers(accuracies)},
+        "steps": [_step(experiment, summary) for summary in experiment.summaries],
+    }
+
+
+def _step(experiment: Experiment, summary: StepSummary) -> dict[str, object]:
+    past = experiment.past_classes(summary.step)
+    order = past["class_id"].tolist()
+    columns = ["accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
+    return {
+        "step": summary.step,
+        "finding": finding(experiment, summary),
+        "mean_forgetting": _number(summary.mean_forgetting),
+        "forgetting_range": _number(summary.forgetting_range),
+        "forgetting_half_gap": _number(summary.forgetting_half_gap),
+        "accuracy": _number(summary.accuracy),
+        "new_accuracy": _number(summary.new_accuracy),
+        "correlations": {name: _number(rho) for name, rho in summary.correlations.items()},
+        "past": [
+            {"id": id, "missing": reason if isinstance(reason, str) else None, **dict(zip(columns, values, strict=True))}
+            for id, reason, values in zip(order, past["missing"], _numbers(past[columns]), strict=True)
+        ],
+        "curves": _curves(experiment.probes[experiment.probes["step"] == summary.step], order),
+        "matrix": _matrix(experiment.pairs[experiment.pairs["step"] == summary.step], order),
+    }
+
+
+def _curves(probes: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
+    """Each coefficient so far at every probe, per class in `order`; once a term is missing, so is every later sum."""
+    if probes.empty:
+        return None
+    sums = {name: probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False) for name in COEFFICIENTS}
+    return {"iterations": sums["sic"].index.tolist(), **{name: _numbers(frame[order].T) for name, frame in sums.items()}}
+
+
+def _matrix(pairs: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
+    """Summed terms: rows are past classes in `order`, columns the same classes and then the new ones."""
+    if pairs.empty:
+        return None
+    new = pairs.loc[pairs["source_is_new"], "source_class_id"].unique().tolist()
+    terms = pairs.pivot(index="class_id", columns="source_class_id", values="term").loc[order, [*order, *new]]
+    return {"past": order, "new": new, "terms": _numbers(terms)}
+
+
+def _numbers(frame: pd.DataFrame) -> list[list[float | None]]:
+    return [[_number(value) for value in row] for row in frame.to_numpy(dtype="float64").tolist()]
+
+
+def _number(value: float) -> float | None:
+    """Six digits are more than a chart can show, and halve the page."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _data_uri(png: bytes | None) -> str | None:
+    return None if png is None else f"data:image/png;base64,{base64.b64encode(png).decode()}"

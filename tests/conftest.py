@@ -1,0 +1,45 @@
+"""Shared fixtures: a cache for generated data, one thread, and a tiny experiment that takes about two seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+# No timed tests: shared machines are noisy. The same examples on every run, so that a failure can be repeated.
+hypothesis.settings.register_profile("forgetscope", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("forgetscope")
+torch.set_num_threads(1)
+
+TINY = {
+    "image_size": 8,
+    "sequence": ((0, 1), (2, 3), (4, 5)),
+    "epochs": 2,
+    "first_batch": 32,
+    "batch": 64,
+    "retention": 0.08,
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Generated data sets go to FORGETSCOPE_CACHE if it is set (`make` sets it), else to a folder of this session."""
+    if "FORGETSCOPE_CACHE" not in os.environ:
+        os.environ["FORGETSCOPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield Path(os.environ["FORGETSCOPE_CACHE"])
+
+
+@pytest.fixture(scope="session")
+def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one finished three-step experiment; do not write to it."""
+    from forgetscope.experiment import run_experiment
+    from forgetscope.spec import RunSpec
+    from forgetscope.store import Store
+
+    path = tmp_path_factory.mktemp("tiny") / "store"
+    run_experiment(RunSpec(**TINY), Store(path), device="cpu", threads=1)
+    return path

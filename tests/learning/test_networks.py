@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from forgetscope.errors import SpecError
+from forgetscope.learning.networks import build_network, grow_head
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def parameters(name: str, classes: int) -> int:
+    return sum(p.numel() for p in build_network(name, classes, None).parameters())
+
+
+def test_sizes_are_the_published_ones() -> None:
+    # He et al. (2016), table 6: 0.27 M and 0.46 M for ten classes
+    assert parameters("resnet20", 10) == 269_722
+    assert parameters("resnet32", 10) == 464_154
+    # ResNet-18: 11.18 M without stem and head, as in the ImageNet model of 11,689,512 with a 7 x 7 stem and 1000 classes
+    assert parameters("resnet18", 1000) == 11_689_512 - 64 * 3 * (7 * 7 - 3 * 3)
+
+
+@pytest.mark.parametrize(("name", "width", "side"), [("resnet8", 64, 16), ("resnet14", 64, 32), ("resnet18", 512, 16)])
+def test_features_and_head_make_the_logits(name: str, width: int, side: int) -> None:
+    network = build_network(name, 7, rng()).eval()
+    images = torch.randn(2, 3, side, side)
+    features = network.features(images)
+    assert features.shape == (2, width)
+    assert torch.equal(network(images), network.head(features))
+
+
+def test_shortcuts_of_the_cifar_family_have_no_parameters_and_pad_with_zeros() -> None:
+    network = build_network("resnet8", 2, rng())
+    assert {tuple(p.shape) for p in network.parameters() if p.ndim == 4 and p.shape[2] == 1} == set()
+    block = network.backbone.blocks[1]
+    x = torch.randn(1, 16, 8, 8)
+    shortcut = block._shortcut(x)
+    assert shortcut.shape == (1, 32, 4, 4)
+    assert torch.equal(shortcut[:, 8:24], x[:, :, ::2, ::2])
+    assert not shortcut[:, :8].any()
+    assert not shortcut[:, 24:].any()
+
+
+def test_first_weights_follow_the_stream_and_no_global_generator() -> None:
+    state = torch.get_rng_state()
+    first, same, other = (build_network("resnet8", 3, rng(seed)).state_dict() for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+    stem = first["backbone.stem.0.weight"]
+    assert float(stem.std()) == pytest.approx((2 / 27) ** 0.5, rel=0.15)
+
+
+def test_a_growing_head_keeps_old_rows_bit_for_bit() -> None:
+    network = build_network("resnet8", 4, rng())
+    weight, bias = network.head.weight.detach().clone(), network.head.bias.detach().clone()
+    state = torch.get_rng_state()
+    grow_head(network, 50, rng(1))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(network.head.weight[:4], weight)
+    assert torch.equal(network.head.bias[:4], bias)
+    new = torch.cat([network.head.weight[4:].flatten(), network.head.bias[4:]]).detach()
+    bound = 1 / 64**0.5
+    assert float(new.abs().max()) <= bound
+    assert float(new.abs().mean()) == pytest.approx(bound / 2, rel=0.1)
+    assert network(torch.zeros(1, 3, 16, 16)).shape == (1, 54)
+
+
+@pytest.mark.parametrize("name", ["resnet9", "resnet2", "vgg16", "resnet"])
+def test_unknown_networks_are_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=f"network = '{name}' is not known. Use a CIFAR ResNet of depth 6n"):
+        build_network(name, 2, None)

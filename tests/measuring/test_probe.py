@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from forgetscope.errors import InputError
+from forgetscope.measuring.coefficients import coefficients
+from forgetscope.measuring.gradients import class_mean_gradients
+from forgetscope.measuring.probe import Probe
+
+PAST, NEW = (0, 1, 2), (3, 4)
+
+
+class Plain(nn.Module):
+    """Somebody else's network: BatchNorm, dropout, features and a linear head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Dropout(0.5), nn.ReLU())
+        self.head = nn.Linear(6, 5)
+
+    def features(self, images: Tensor) -> Tensor:
+        return self.body(images)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.features(images))
+
+
+@pytest.fixture
+def network() -> Plain:
+    torch.manual_seed(0)
+    network = Plain()
+    for _ in range(3):  # move the BatchNorm statistics away from their start
+        network(torch.randn(20, 3, 2, 2))
+    return network
+
+
+def images_of(classes: tuple[int, ...], seed: int, each: int = 7) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.tensor(classes).repeat(each)
+    return torch.randn(len(labels), 3, 2, 2, generator=generator) + labels[:, None, None, None], labels
+
+
+def make_probe(batch: int = 4, alpha: float = 0.4) -> Probe:
+    past, new = images_of(PAST, 1), images_of(NEW, 2)
+    return Probe(*past, torch.arange(6), *new, alpha, batch=batch)
+
+
+def test_it_equals_the_functional_core_on_all_images_at_once(network: Plain) -> None:
+    (past_images, past_labels), (new_images, new_labels) = images_of(PAST, 1), images_of(NEW, 2)
+    network.eval()
+    with torch.no_grad():
+        past, new = network.features(past_images), network.features(new_images)
+        full = class_mean_gradients(past, network.head(past), past_labels, 3)
+        kept = class_mean_gradients(past[:6], network.head(past[:6]), past_labels[:6], 3)
+        g_new = class_mean_gradients(new, network.head(new), new_labels, 5)[3:].mean(dim=0)  # classes of equal size
+        expected = coefficients(full, kept, g_new, 0.4, torch.full((3,), 1 / 3))
+    network.train()
+    measured = make_probe().measure(network)
+    for name in ("sic", "cic", "nic", "all_nic"):
+        torch.testing.assert_close(getattr(measured.terms, name), getattr(expected, name), rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(measured.new_logits, network.head(new)[:, :3].detach().double().mean(dim=0), rtol=1e-5, atol=1e-6)
+
+
+def test_pairs_add_up_and_losses_are_means(network: Plain) -> None:
+    measured = make_probe().measure(network)
+    past = measured.pairs[:, :3]
+    torch.testing.assert_close(past.diagonal(), measured.terms.sic)
+    torch.testing.assert_close(past.sum(dim=1), measured.terms.sic + measured.terms.cic)
+    torch.testing.assert_close(measured.pairs[:, 3:].sum(dim=1), measured.terms.nic)
+    network.eval()
+    images, labels = images_of(PAST, 1)
+    losses = nn.functional.cross_entropy(network(images), labels, reduction="none").detach().double()
+    torch.testing.assert_close(measured.loss_full[1], losses[labels == 1].mean(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_batch_size_does_not_matter(network: Plain) -> None:
+    small, large = make_probe(batch=3).measure(network), make_probe(batch=100).measure(network)
+    torch.testing.assert_close(small.pairs, large.pairs, rtol=1e-4, atol=1e-7)
+
+
+def test_it_leaves_no_trace(network: Plain) -> None:
+    network.train()
+    network.body[2].eval()  # frozen on purpose
+    before, modes = copy.deepcopy(network.state_dict()), [module.training for module in network.modules()]
+    network.head.weight.grad = torch.ones_like(network.head.weight)
+    generator = torch.get_rng_state()
+    make_probe().measure(network)
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert [module.training for module in network.modules()] == modes
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert torch.equal(network.head.weight.grad, torch.ones_like(network.head.weight))
+
+
+def test_the_coefficient_is_the_plain_sum_over_probes(network: Plain) -> None:
+    probe = make_probe()
+    first = probe.measure(network)
+    with torch.no_grad():
+        network.head.weight.add_(0.3)
+    second = probe.measure(network)
+    torch.testing.assert_close(probe.coefficients.sic, first.terms.sic + second.terms.sic)
+    torch.testing.assert_close(probe.coefficients.nic, first.terms.nic + second.terms.nic)
+    torch.testing.assert_close(probe.log_sim, first.new_logits)  # of the first probe only
+
+
+def test_head_nodes_may_be_scattered(network: Plain) -> None:
+    renamed = {0: 4, 1: 2, 2: 0, 3: 1, 4: 3}
+    relabel = torch.tensor([renamed[i] for i in range(5)])
+    other = copy.deepcopy(network)
+    with torch.no_grad():
+        other.head.weight[relabel] = network.head.weight
+        other.head.bias[relabel] = network.head.bias
+    (past_images, past_labels), (new_images, new_labels) = images_of(PAST, 1), images_of(NEW, 2)
+    probe = Probe(past_images, relabel[past_labels], torch.arange(6), new_images, relabel[new_labels], 0.4)
+    assert probe.past_nodes.tolist() == [0, 2, 4]
+    scattered, straight = probe.measure(other).terms, make_probe().measure(network).terms
+    torch.testing.assert_close(scattered.nic.flip(0), straight.nic, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(scattered.cic.flip(0), straight.cic, rtol=1e-4, atol=1e-7)
+
+
+def test_last_layers_of_other_names_can_be_passed(network: Plain) -> None:
+    class Other(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.fc = network.body, network.head
+
+    other = Other()
+    named = make_probe().measure(other, features=other.body, head=other.fc)
+    torch.testing.assert_close(named.pairs, make_probe().measure(network).pairs)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": 1.0}, "alpha = 1.0"),
+        ({"rehearsed": torch.tensor([0])}, r"Past classes \[1, 2\] have no rehearsal image"),
+        ({"new_labels": torch.zeros(14, dtype=torch.int64)}, r"Classes \[0\] are both past and new"),
+    ],
+)
+def test_wrong_input_is_refused_with_its_value(change: dict[str, object], message: str) -> None:
+    (past_images, past_labels), (new_images, new_labels) = images_of(PAST, 1), images_of(NEW, 2)
+    given = {"past_images": past_images, "past_labels": past_labels, "rehearsed": torch.arange(6), "new_images": new_images}
+    with pytest.raises(InputError, match=message):
+        Probe(**{**given, "new_labels": new_labels, "alpha": 0.5, **change})
+
+
+def test_a_network_that_does_not_fit_is_told_what_is_missing(network: Plain) -> None:
+    with pytest.raises(InputError, match=r"Linear has no method features"):
+        make_probe().measure(nn.Linear(2, 2))
+    network.head = nn.Sequential(network.head)
+    with pytest.raises(InputError, match=r"Plain.head is Sequential, not a torch.nn.Linear"):
+        make_probe().measure(network)
+    network.head = nn.Linear(6, 4)
+    with pytest.raises(InputError, match="Label 4 needs a head with 5 nodes; it has 4"):
+        make_probe().measure(network)

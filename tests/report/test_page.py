@@ -1,0 +1,370 @@
+"""The report page: what it says, that it is self-contained, and what a reader can do with it in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from forgetscope.analysis.experiments import Experiment
+from forgetscope.experiment.tables import (
+    ClassFacts,
+    Measured,
+    class_table,
+    confusion_table,
+    pairs_table,
+    probes_table,
+    rehearsal_table,
+)
+from forgetscope.measuring.coefficients import Coefficients
+from forgetscope.measuring.probe import Measurement
+from forgetscope.report.page import render_page
+from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
+from forgetscope.store import StepRecord, Store
+
+HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><a href='javascript:window.hacked=1'>click</a> & <b>bold</b>"
+PROBES = 4
+
+
+def test_the_headline_names_the_most_and_the_least_forgotten_class(store: Store) -> None:
+    page = render_page(small(store), {})
+    assert headline(page) == (
+        "Step 3: past classes lost 38 % of their accuracy on average, but unevenly: "
+        "class 0 lost 75 %, class 3 lost nothing. SIC ranked them best (rho = 1.00)."
+    )
+
+
+def test_a_single_step_has_nothing_to_forget(store: Store) -> None:
+    page = render_page(make_experiment(store, steps=1), {})
+    assert "nothing can be forgotten" in headline(page)
+    assert 'id="accuracy"' in page
+    assert 'id="matrix"' not in page
+
+
+def test_without_probes_the_headline_credits_no_measure(store: Store) -> None:
+    page = render_page(make_experiment(store, steps=2, probes=0), {})
+    assert headline(page).endswith("lost nothing.")
+    assert document(page)["steps"][0]["curves"] is None
+
+
+def test_a_class_that_was_never_learned_is_left_out_of_the_headline_and_shown_as_missing(store: Store) -> None:
+    experiment = make_experiment(store, steps=2, learned={0: 0.0})
+    page = render_page(experiment, {})
+    assert "class 0" not in headline(page)
+    assert document(page)["steps"][0]["past"][-1] | {"id": 0, "forgetting": None} == document(page)["steps"][0]["past"][-1]
+
+
+def test_a_step_whose_past_classes_were_never_learned_has_a_headline_too(store: Store) -> None:
+    page = render_page(make_experiment(store, steps=2, learned={0: 0.0, 1: 0.0}), {})
+    assert headline(page) == "Step 2: no past class had been learned, so there is nothing to forget."
+
+
+def test_curves_end_in_the_coefficients(store: Store) -> None:
+    step = document(render_page(small(store), {}))["steps"][-1]
+    for name in ("sic", "cic", "nic", "all_nic"):
+        assert [line[-1] for line in step["curves"][name]] == pytest.approx([row[name] for row in step["past"]], rel=1e-5)
+
+
+def test_the_matrix_adds_up_to_the_coefficients_of_each_row(store: Store) -> None:
+    step = document(render_page(small(store), {}))["steps"][-1]
+    past = len(step["past"])
+    for i, (row, terms) in enumerate(zip(step["past"], step["matrix"]["terms"], strict=True)):
+        assert terms[i] == pytest.approx(row["sic"], rel=1e-4)
+        assert sum(terms[:past]) - terms[i] == pytest.approx(row["cic"], rel=1e-4)
+        assert sum(terms[past:]) == pytest.approx(row["nic"], rel=1e-4)
+
+
+def test_a_class_name_cannot_leave_its_place_in_the_document(store: Store) -> None:
+    page = render_page(make_experiment(store, steps=2, names={0: HOSTILE}), {})
+    assert HOSTILE not in page
+    assert document(page)["classes"]["0"]["name"] == HOSTILE
+
+
+def test_without_thumbnails_nothing_about_images_is_embedded(store: Store) -> None:
+    assert "data:image/" not in markup_and_data(render_page(small(store), {}))
+    assert "data:image/png;base64," in markup_and_data(render_page(small(store), strips()))
+
+
+def test_thumbnails_of_classes_that_were_not_learned_are_not_embedded(store: Store) -> None:
+    page = render_page(small(store), {**strips(), 77: b"another class"})
+    assert base64.b64encode(b"another class").decode() not in page
+
+
+def test_the_settings_name_every_step_and_its_libraries(store: Store) -> None:
+    experiment = small(store)
+    page = render_page(experiment, {})
+    for step in experiment.steps:
+        assert step.id in page
+    assert "2.99.0+test" in page
+
+
+def test_the_same_experiment_gives_the_same_page(store: Store) -> None:
+    assert render_page(small(store), strips()) == render_page(small(store), strips())
+
+
+# ---- In a browser
+
+
+@pytest.mark.browser
+def test_the_page_requests_nothing_but_itself_and_reports_no_error(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    requests: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    address = show(page, small(store), tmp_path)
+    for button in page.locator("button").all():
+        button.click()
+    page.locator("summary").click()
+    assert [url for url in requests if not url.startswith("data:")] == [address]
+    assert complaints == []
+
+
+@pytest.mark.browser
+def test_pointing_at_a_class_shows_its_images_and_marks_it_everywhere(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show(page, small(store), tmp_path)
+    hover_first_point(page)
+    tooltip = page.locator("#tooltip")
+    assert tooltip.is_visible()
+    assert "class 0" in tooltip.inner_text()
+    assert "Accuracy when learned" in tooltip.inner_text()
+    assert tooltip.locator("img").evaluate("image => image.naturalWidth") == 8
+    assert page.locator("#panel-cic .trace").nth(1).locator("path.point").count() == 1
+    assert "class 0" in page.locator("tr.lit").inner_text()
+    page.mouse.move(2, 2)
+    page.wait_for_function("document.getElementById('tooltip').hidden")
+    assert page.locator("tr.lit").count() == 0
+
+
+@pytest.mark.browser
+def test_the_matrix_says_in_words_who_interfered_with_whom(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show(page, small(store), tmp_path)
+    box = page.locator("#matrix .nsewdrag")
+    box.scroll_into_view_if_needed()
+    area = box.bounding_box()
+    assert area is not None
+    page.mouse.move(area["x"] + area["width"] - 8, area["y"] + 8)  # top right: most forgotten class, last new class
+    page.wait_for_selector("#tooltip:visible")
+    assert re.match(r"class 5 \(new\) interfered with class 0: \+0\.\d{3} \(NIC\)", page.locator("#tooltip").inner_text())
+
+
+@pytest.mark.browser
+def test_step_buttons_work_from_the_keyboard_and_govern_the_sections(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show(page, small(store), tmp_path)
+    assert page.locator("#table tbody tr").count() == 4
+    page.get_by_role("button", name="Step 2").focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("button", name="Step 2").get_attribute("aria-pressed") == "true"
+    assert page.get_by_role("button", name="Step 3").get_attribute("aria-pressed") == "false"
+    assert page.locator("#table tbody tr").count() == 2
+    assert page.locator("#finding").inner_text().startswith("Step 2:")
+
+
+@pytest.mark.browser
+def test_a_missing_value_is_a_dash_that_says_why(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show(page, make_experiment(store, steps=2, learned={0: 0.0}, vanished=(1,)), tmp_path)
+    dashes = page.locator("#table abbr")
+    assert set(dashes.all_inner_texts()) == {"–"}
+    reasons = {dash.get_attribute("title") for dash in dashes.all()}
+    assert reasons == {"never learned: its accuracy was 0", f"gradient vanished at {PROBES} of {PROBES} probes"}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("classes", [2, 30])
+def test_a_phone_scrolls_wide_parts_and_never_the_page(store: Store, tmp_path: Path, browser: Browser, classes: int) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    show(page, make_experiment(store, steps=3, classes=classes), tmp_path)
+    page.locator("summary").click()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.browser
+def test_dark_mode_changes_page_and_charts_at_once(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page(color_scheme="light")
+    show(page, small(store), tmp_path)
+    look = "[getComputedStyle(document.body).backgroundColor, document.querySelector('#curves .js-line').style.stroke]"
+    light = page.evaluate(look)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"before => {look}.every((colour, i) => colour !== before[i])", arg=light)
+
+
+@pytest.mark.browser
+def test_a_hostile_class_name_is_only_characters(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show(page, make_experiment(store, steps=3, names={0: HOSTILE}), tmp_path)
+    hover_first_point(page)
+    assert page.locator("#tooltip strong").inner_text() == HOSTILE
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("a, img[src=x], #matrix b").count() == 0
+    assert any(text.startswith("</script>") for text in page.locator("#matrix .ytick").all_text_contents())
+
+
+@pytest.mark.browser
+def test_an_experiment_of_one_step_and_one_without_probes_draw_without_error(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    show(page, make_experiment(store, steps=1), tmp_path)
+    assert page.locator("#accuracy .hm").count() == 1
+    show(page, make_experiment(store, steps=2, probes=0), tmp_path)
+    assert page.locator(".empty").count() == 7
+    assert errors == []
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
+    flags = ("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking")
+    flags += ("disable-component-update", "disable-sync")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=[f"--{flag}" for flag in flags])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    return store
+
+
+def show(page: Page, experiment: Experiment, folder: Path) -> str:
+    """Open the experiment's page from a file; returns its address."""
+    path = folder / "page.html"
+    path.write_text(render_page(experiment, strips()), encoding="utf-8")
+    page.goto(path.as_uri())
+    page.wait_for_selector("#accuracy .hm")
+    return path.as_uri()
+
+
+def hover_first_point(page: Page) -> None:
+    """Point at the most forgotten class in the panel of SIC."""
+    page.locator("#panel-sic path.point").first.scroll_into_view_if_needed()
+    area = page.locator("#panel-sic path.point").first.bounding_box()
+    assert area is not None
+    page.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] / 2)
+    page.wait_for_selector("#tooltip:visible")
+
+
+def headline(page: str) -> str:
+    found = re.search(r'<p id="finding"[^>]*>(.*?)</p>', page)
+    assert found is not None
+    return found[1].replace("\u202f", " ")
+
+
+def document(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="report">(.*?)</script>', page)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def markup_and_data(page: str) -> str:
+    return page[: page.index("<script>")]  # what follows is plotly, which mentions everything
+
+
+def strips() -> dict[int, bytes]:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 2), (200, 80, 40)).save(buffer, "PNG")
+    return dict.fromkeys(range(100), buffer.getvalue())
+
+
+def small(store: Store) -> Experiment:
+    return make_experiment(store, steps=3)
+
+
+def make_experiment(
+    store: Store,
+    *,
+    steps: int,
+    classes: int = 2,
+    probes: int = PROBES,
+    names: dict[int, str] | None = None,
+    learned: dict[int, float] | None = None,
+    vanished: Sequence[int] = (),
+) -> Experiment:
+    """A chain of steps without training. Class 0 is forgotten most, and SIC falls from class to class as forgetting does.
+
+    learned: accuracies when learned, where they are not 0.8. vanished: classes whose gradient is zero at every probe."""
+    sequence = [range(classes * i, classes * (i + 1)) for i in range(steps)]
+    run = RunSpec(sequence=[list(part) for part in sequence], epochs=PROBES - 1, probe_every=1 if probes else 0)
+    parent, committed = None, []
+    for spec in step_specs(run, sequence, AugmentationSpec()):
+        past = classes * (spec.step - 1)
+        ids = list(range(past + classes))
+        when_learned = np.array([(learned or {}).get(id, 0.8) for id in ids])
+        accuracy = when_learned.copy()
+        accuracy[:past] *= 1 - np.linspace(0.75, 0, past) if past else 1
+        facts = ClassFacts(
+            ids=ids,
+            names=[(names or {}).get(id, f"class {id}") for id in ids],
+            introduced=[id // classes + 1 for id in ids],
+            train_images=[50] * len(ids),
+            when_learned=when_learned,
+            accuracy=accuracy,
+        )
+        measured = Measured()
+        for probe in range(probes if past else 0):
+            measured.add(probe * 10, measurement(past, classes, vanished))
+        rehearsal = {id: np.arange(4) for id in ids[:past]}
+        id = step_id(parent, spec, "digest")
+        record = StepRecord(
+            id=id,
+            parent=parent,
+            spec=spec,
+            data={"name": "toy", "image_size": 8, "digest": "digest"},
+            environment={"device": "cpu", "torch": "2.99.0+test"},
+            timings={"seconds": 1.5, "probe_seconds": 0.5},
+            history=[{"epoch": 1, "loss": 0.9, "accuracy": 0.7}],
+            tables={
+                "classes": class_table(facts, rehearsal, measured),
+                "probes": probes_table(measured, ids[:past]),
+                "pairs": pairs_table(measured, ids, past),
+                "rehearsal": rehearsal_table(rehearsal),
+                "confusion": confusion_table(np.eye(len(ids), dtype=np.int64), ids),
+            },
+            network="resnet8",
+            state={"weight": np.zeros(1, np.float32)},
+        )
+        committed.append(store.commit(record, committed="2026-01-01T00:00:00+00:00"))
+        parent = id
+    return Experiment(committed)
+
+
+def measurement(past: int, new: int, vanished: Sequence[int]) -> Measurement:
+    """Terms that are consistent with their pairs: the diagonal falls from class to class, the rest wavers."""
+    pairs = 0.01 * torch.cos(torch.arange(past * (past + new), dtype=torch.float64)).reshape(past, past + new).abs()
+    pairs[:, :past].diagonal().copy_(torch.linspace(0.5, 0.1, past, dtype=torch.float64))
+    norms = torch.ones(past, dtype=torch.float64)
+    norms[list(vanished)] = 0
+    pairs[list(vanished)] = torch.nan
+    sic, nic = pairs.diagonal(), pairs[:, past:].sum(dim=1)
+    terms = Coefficients(sic=sic, cic=pairs[:, :past].sum(dim=1) - sic, nic=nic, all_nic=-nic)
+    return Measurement(
+        terms=terms,
+        pairs=pairs,
+        gradient_norm=norms,
+        bias_norm=norms,
+        loss_full=norms,
+        loss_rehearsal=norms,
+        new_logits=torch.cos(torch.arange(past, dtype=torch.float64)),
+    )

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from forgetscope.errors import SpecError
+from forgetscope.spec import AugmentationSpec, RunSpec, parse_setting, step_id, step_specs
+
+GROUPS = ((0, 1), (2, 3), (4, 5))
+
+
+def ids(run: RunSpec, groups: tuple[tuple[int, ...], ...] = GROUPS, data: str = "d") -> list[str]:
+    found: list[str] = []
+    for spec in step_specs(run, groups, AugmentationSpec()):
+        found.append(step_id(found[-1] if found else None, spec, data))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"retentoin": 0.1}, r"no option 'retentoin'. Did you mean 'retention'\?"),
+        ({"retention": 0}, r"retention = 0 is not valid: it should be greater than 0"),
+        ({"retention": 1.2}, r"retention = 1.2 is not valid: it should be less than or equal to 1"),
+        ({"epochs": 2.5}, r"epochs = 2.5 is not valid"),
+        ({"epochs": True}, r"epochs = True is not valid"),
+        ({"policy": "unifrom"}, r"policy = 'unifrom' is not known. Did you mean 'uniform'\?"),
+        ({"learning_rate": float("nan")}, r"learning_rate = nan is not valid"),
+        ({"sequence": [[0]], "steps": 2}, r"sequence and steps exclude each other"),
+        ({"alpha": 0.3}, r"0.3 \* 128 = 38.4 .* Nearest alpha: 0.296875 or 0.304688; nearest batch for this alpha: \d+"),
+    ],
+)
+def test_wrong_options_are_refused_with_value_and_remedy(options: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        RunSpec(**options)
+
+
+def test_suggested_batches_are_valid() -> None:
+    for alpha in (0.3, 0.25, 0.7, 1 / 3):
+        with pytest.raises(SpecError) as caught:
+            RunSpec(alpha=alpha, batch=127)
+        suggested = str(caught.value).rsplit(": ", 1)[1].rstrip(".").split(" or ")
+        for batch in suggested:
+            assert RunSpec(alpha=alpha, batch=int(batch)).batch == int(batch)
+
+
+def test_a_spec_survives_toml() -> None:
+    run = RunSpec(seed=4, sequence=[[0, 1], [2]], flip=True, brightness=0.2)
+    assert RunSpec(**tomllib.loads(run.to_toml())) == run
+
+
+def test_the_commented_config_names_every_option_and_is_valid() -> None:
+    text = RunSpec().to_toml(comments=True)
+    assert RunSpec(**tomllib.loads(text)) == RunSpec()
+    for name, field in RunSpec.model_fields.items():
+        assert f"{name} =" in text
+        assert field.description
+        assert field.description in text
+
+
+def test_an_unreadable_file_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"Cannot read .*none.toml"):
+        RunSpec.from_toml(tmp_path / "none.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("epochs = = 3")
+    with pytest.raises(SpecError, match=r"Cannot read .*broken.toml"):
+        RunSpec.from_toml(broken)
+
+
+def test_settings_from_the_command_line() -> None:
+    assert parse_setting("epochs=5") == ("epochs", 5)
+    assert parse_setting("network=resnet20") == ("network", "resnet20")
+    assert parse_setting("sequence=[[0], [1]]") == ("sequence", [[0], [1]])
+    with pytest.raises(SpecError, match="'epochs' is not of the form key=value"):
+        parse_setting("epochs")
+
+
+def test_a_first_step_is_shared_by_all_policies_and_retention_rates() -> None:
+    few, many = ids(RunSpec(retention=0.08)), ids(RunSpec(retention=0.4, alpha=0.25, probe_every=0, batch=64))
+    assert few[0] == many[0]
+    assert few[1] != many[1]
+
+
+def test_later_steps_do_not_change_an_id() -> None:
+    assert ids(RunSpec(), GROUPS[:2]) == ids(RunSpec())[:2]
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"epochs": 3}, {"network": "resnet20"}, {"learning_rate": 0.2}, {"crop": 2}, {"first_batch": 32}]
+)
+def test_whatever_changes_numbers_changes_the_first_id(change: dict[str, object]) -> None:
+    assert ids(RunSpec())[0] != ids(RunSpec(**change))[0]
+
+
+def test_data_and_parent_change_an_id() -> None:
+    assert ids(RunSpec(), data="other")[0] != ids(RunSpec())[0]
+    assert ids(RunSpec(), ((0, 6), *GROUPS[1:]))[1] != ids(RunSpec())[1]
+
+
+def test_the_order_of_classes_within_a_step_is_not_identity() -> None:
+    assert ids(RunSpec(), ((1, 0), *GROUPS[1:])) == ids(RunSpec())
+
+
+def test_a_run_s_own_augmentation_wins_over_the_data_set_s() -> None:
+    (spec,) = step_specs(RunSpec(crop=3), ((0,),), AugmentationSpec(crop=1, flip=True, brightness=0.5))
+    assert spec.training.augmentation == AugmentationSpec(crop=3, flip=True, brightness=0.5)
