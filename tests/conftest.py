@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -26,11 +27,11 @@ TINY = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generated data sets go to FORGETSCOPE_CACHE if it is set (`make` sets it), else to a folder of this session."""
     if "FORGETSCOPE_CACHE" not in os.environ:
         os.environ["FORGETSCOPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    yield Path(os.environ["FORGETSCOPE_CACHE"])
+    return Path(os.environ["FORGETSCOPE_CACHE"])
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +44,14 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "store"
     run_experiment(RunSpec(**TINY), Store(path), device="cpu", threads=1)
     return path
+
+
+def raise_schema(folder: Path) -> None:
+    """Make a committed step look as if a newer forgetscope had written it, checksums included."""
+    from forgetscope.store import SCHEMA
+
+    info = json.loads((folder / "step.json").read_bytes()) | {"schema": SCHEMA + 1}
+    (folder / "step.json").write_text(json.dumps(info))
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    manifest["step.json"]["sha256"] = hashlib.sha256((folder / "step.json").read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -194,8 +194,8 @@ class Store:
         """The step whose id begins with `prefix`."""
         found = [step for step in self.steps() if step.id.startswith(prefix)]
         if len(found) != 1:
-            what = "No step" if not found else f"{len(found)} steps"
-            raise SpecError(f"{what} in {self.path} begin with {prefix!r}. `forgetscope show {self.path}` lists them.")
+            count = len(found) or "No"
+            raise SpecError(f"{count} steps in {self.path} begin with {prefix!r}. `forgetscope show {self.path}` lists them.")
         return found[0]
 
     def commit(self, record: StepRecord, committed: str) -> StoredStep:

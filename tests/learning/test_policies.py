@@ -15,7 +15,8 @@ def spec(retention: float) -> RehearsalSpec:
 
 
 @pytest.mark.parametrize(
-    ("images", "retention", "kept"), [(500, 0.08, 40), (200, 0.08, 16), (10, 0.25, 3), (10, 0.01, 1), (3, 1.0, 3), (50, 0.01, 1)]
+    ("images", "retention", "kept"),
+    [(500, 0.08, 40), (200, 0.08, 16), (10, 0.25, 3), (10, 0.01, 1), (3, 1.0, 3), (50, 0.01, 1)],
 )
 def test_the_quota_is_the_rounded_share_and_at_least_one(images: int, retention: float, kept: int) -> None:
     assert quota(images, retention) == kept

@@ -40,7 +40,9 @@ def random_case(seed: int, past: int, new: int, d: int) -> tuple[torch.Tensor, t
     return (*(torch.from_numpy(a) for a in arrays), torch.from_numpy(shares / shares.sum()))
 
 
-cases = given(seed=st.integers(0, 10**6), past=st.integers(1, 6), new=st.integers(1, 4), d=st.integers(1, 5), alpha=st.floats(0.05, 0.95))
+cases = given(
+    seed=st.integers(0, 10**6), past=st.integers(1, 6), new=st.integers(1, 4), d=st.integers(1, 5), alpha=st.floats(0.05, 0.95)
+)
 
 
 @cases

@@ -62,7 +62,9 @@ def test_it_equals_the_functional_core_on_all_images_at_once(network: Plain) -> 
     measured = make_probe().measure(network)
     for name in ("sic", "cic", "nic", "all_nic"):
         torch.testing.assert_close(getattr(measured.terms, name), getattr(expected, name), rtol=1e-5, atol=1e-7)
-    torch.testing.assert_close(measured.new_logits, network.head(new)[:, :3].detach().double().mean(dim=0), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        measured.new_logits, network.head(new)[:, :3].detach().double().mean(dim=0), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_pairs_add_up_and_losses_are_means(network: Plain) -> None:

@@ -153,13 +153,10 @@ def test_pointing_at_a_class_shows_its_images_and_marks_it_everywhere(store: Sto
 def test_the_matrix_says_in_words_who_interfered_with_whom(store: Store, tmp_path: Path, browser: Browser) -> None:
     page = browser.new_page()
     show(page, small(store), tmp_path)
-    box = page.locator("#matrix .nsewdrag")
-    box.scroll_into_view_if_needed()
-    area = box.bounding_box()
-    assert area is not None
-    page.mouse.move(area["x"] + area["width"] - 8, area["y"] + 8)  # top right: most forgotten class, last new class
-    page.wait_for_selector("#tooltip:visible")
+    point_at(page, "#matrix .nsewdrag", across=0.97, down=0.05)  # top right: most forgotten class, last new class
     assert re.match(r"class 5 \(new\) interfered with class 0: \+0\.\d{3} \(NIC\)", page.locator("#tooltip").inner_text())
+    point_at(page, "#matrix .nsewdrag", across=0.03, down=0.05)  # top left: the diagonal
+    assert re.match(r"class 0 interfered with itself: \+2\.000 \(SIC\)", page.locator("#tooltip").inner_text())
 
 
 @pytest.mark.browser
@@ -216,7 +213,9 @@ def test_a_hostile_class_name_is_only_characters(store: Store, tmp_path: Path, b
 
 
 @pytest.mark.browser
-def test_an_experiment_of_one_step_and_one_without_probes_draw_without_error(store: Store, tmp_path: Path, browser: Browser) -> None:
+def test_an_experiment_of_one_step_and_one_without_probes_draw_without_error(
+    store: Store, tmp_path: Path, browser: Browser
+) -> None:
     page = browser.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -259,11 +258,17 @@ def show(page: Page, experiment: Experiment, folder: Path) -> str:
 
 def hover_first_point(page: Page) -> None:
     """Point at the most forgotten class in the panel of SIC."""
-    page.locator("#panel-sic path.point").first.scroll_into_view_if_needed()
-    area = page.locator("#panel-sic path.point").first.bounding_box()
+    point_at(page, "#panel-sic path.point >> nth=0", across=0.5, down=0.5)
+
+
+def point_at(page: Page, selector: str, across: float, down: float) -> None:
+    """Move the mouse to a place in an element, from 0 to 1 both ways, and wait for the tooltip."""
+    page.locator(selector).scroll_into_view_if_needed()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # scrolling hides tooltips
+    area = page.locator(selector).bounding_box()
     assert area is not None
-    page.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] / 2)
-    page.wait_for_selector("#tooltip:visible")
+    page.mouse.move(area["x"] + across * area["width"], area["y"] + down * area["height"])
+    page.wait_for_selector("#tooltip:visible", timeout=5000)
 
 
 def headline(page: str) -> str:

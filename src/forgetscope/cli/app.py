@@ -141,12 +141,12 @@ def show(
         _print_json({**document.store_document(found, means), "experiment": document.experiment_document(chosen)})
         return
     if found:
-        _print(terminal.experiments_table(found))
+        _print(terminal.store_view(found))
         typer.echo()
     _print(terminal.experiment_view(chosen, step))
     if means:
         typer.echo()
-        _print(terminal.overview_table(means))
+        _print(terminal.overview_view(means))
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")

@@ -130,7 +130,7 @@ def _colour(coverage: NDArray[np.float32], rng: np.random.Generator, distortion:
     blend = coverage[..., None]
     clean = blend * ink[:, None, None] + (1 - blend) * paper[:, None, None]
     low, high = distortion.noise
-    strength = rng.uniform(low, high, size=n)
+    strength = rng.uniform(low, high, size=(n,))
     noisy = clean + strength[:, None, None, None] * rng.standard_normal((n, size, size, 3))
     pixels: NDArray[np.uint8] = np.rint(255 * np.clip(noisy, 0, 1)).astype(np.uint8)
     return pixels

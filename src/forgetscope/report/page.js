@@ -9,12 +9,13 @@
 
   // ---- Words, numbers and colours
 
-  const signed = (text) => text.replace("-", "\u2212");
-  const decimal = (value, digits = 2) => (value === null ? "\u2013" : signed(value.toFixed(digits)));
+  const decimal = (value, digits = 2) => (value === null ? "\u2013" : value.toFixed(digits).replace("-", "\u2212"));
   const percent = (value) => (value === null ? "\u2013" : `${Math.round(100 * value)}\u202f%`);
   const known = (values) => values.filter((value) => value !== null);
   const extent = (values) => [Math.min(...values), Math.max(...values)];
   const largest = (values) => Math.max(0, ...known(values).map(Math.abs)) || 1;
+  const precision = (limit) => Math.min(5, Math.max(2, 2 - Math.floor(Math.log10(limit)))); // digits that tell such values apart
+  const measured = (row, name) => decimal(row[name], precision(largest(view.step.past.map((other) => other[name]))));
   const shorten = (name, length = 16) => (name.length > length ? `${name.slice(0, length - 1)}\u2026` : name);
   // Plotly reads <a>, <b>, entities and line breaks in labels: this name is only characters.
   const plain = (id, length) => shorten(classOf(id).name, length).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -76,10 +77,10 @@
     for (const mark of Object.values(highlighters)) mark(id);
   }
 
-  function showTooltip(event, { id, title, rows }) {
+  function showTooltip(event, { id, title, rows, images = [id] }) {
     const facts = rows.flatMap(([label, value]) => [element("dt", { textContent: label }), element("dd", { textContent: value })]);
     const box = byId("tooltip");
-    box.replaceChildren(element("strong", { textContent: title }), ...thumbnail(id), element("dl", {}, ...facts));
+    box.replaceChildren(element("strong", { textContent: title }), ...images.flatMap(thumbnail), element("dl", {}, ...facts));
     box.hidden = false;
     const at = event.touches?.[0] ?? event.changedTouches?.[0] ?? event;
     const left = at.clientX + 16 + box.offsetWidth > innerWidth ? at.clientX - 16 - box.offsetWidth : at.clientX + 16;
@@ -100,7 +101,7 @@
   const cellAxis = (more) => axis({ showgrid: false, zeroline: false, showline: false, tickmode: "array", ticklabelstandoff: 4, ...more });
   const axisTitle = (text) => ({ text, font: { size: 12.5, color: theme.muted }, standoff: 6 });
 
-  // describe: what a hovered point says, as {id, title, rows}, or null.
+  // describe: what a hovered point says, as {id, title, rows, images}, or null. Images are class ids, by default the one.
   function plot(box, traces, layout, describe) {
     box.replaceChildren(...[...box.children].filter((child) => !child.matches(".empty")));
     const look = {
@@ -133,7 +134,7 @@
     ["Forgetting", decimal(row.forgetting)],
     ["Accuracy when learned", percent(row.accuracy_when_learned)],
     ["Accuracy now", percent(row.accuracy)],
-    ...measures.map((name) => [report.measures[name], decimal(row[name])]),
+    ...measures.map((name) => [report.measures[name], measured(row, name)]),
   ];
 
   // ---- The sections
@@ -232,7 +233,7 @@
       const line = element("tr", {}, element("th", { scope: "row" }, element("div", {}, name, ...thumbnail(row.id))),
         numberCell(row.accuracy_when_learned, percent(row.accuracy_when_learned), "no test images"),
         numberCell(row.accuracy, percent(row.accuracy), "no test images"), fg,
-        ...Object.keys(report.measures).map((measure) => numberCell(row[measure], decimal(row[measure]), row.missing ?? "not measured")));
+        ...Object.keys(report.measures).map((measure) => numberCell(row[measure], measured(row, measure), row.missing ?? "not measured")));
       line.onmouseenter = () => highlight(row.id);
       line.onmouseleave = () => highlight(null);
       return line;
@@ -261,7 +262,7 @@
     });
     const annotations = ends.map(({ row, end }) => ({
       x: 1, xref: "paper", xanchor: "left", xshift: 8, y: end, showarrow: false, text: plain(row.id, phone ? 11 : 15),
-      font: { size: 11.5, color: forgettingColour(row.forgetting) },
+      font: { size: 11.5, color: theme.muted },
     }));
     const layout = {
       width: box.clientWidth, height, margin, annotations, hoverdistance: 30,
@@ -270,7 +271,7 @@
     };
     plot(box, [...lines, mark], layout, ({ curveNumber, x, y }) => {
       const row = past[curveNumber];
-      return row ? { id: row.id, title: classOf(row.id).name, rows: [[`${measure} at iteration ${x}`, decimal(y)], ...classFacts(row, [])] } : null;
+      return row ? { id: row.id, title: classOf(row.id).name, rows: [[`${measure} at iteration ${x}`, decimal(y, precision(largest(drawn)))], ...classFacts(row, [])] } : null;
     });
     highlighters[box.id] = (id) => {
       const i = past.findIndex((row) => row.id === id);
@@ -294,37 +295,34 @@
     const room = box.parentElement.clientWidth - left - 8;
     const cell = Math.min(40, Math.max(room < 560 ? 14 : 10, room / (sources.length + gap)));
     const at = sources.map((_, i) => (i < P ? i : i + gap));
-    const where = { sic: (r, c) => r === c, cic: (r, c) => r !== c && c < P, nic: (r, c) => c >= P };
-    const traces = Object.entries(where).map(([name, belongs]) => {
-      const z = matrix.terms.map((row, r) => row.map((term, c) => (belongs(r, c) ? term : null)));
-      const limit = largest(z.flat()), colours = theme.interference, digits = Math.max(0, 2 - Math.floor(Math.log10(limit)));
-      const label = { sic: "SIC: itself (diagonal)", cic: "CIC: other past classes", nic: "NIC: new classes" }[name];
-      drawScale(name, label, colours, decimal(-limit, Math.min(digits, 4)), `+${decimal(limit, Math.min(digits, 4))}`);
-      return { x: at, y: matrix.past.map((_, i) => i), z, type: "heatmap", showscale: false, hoverinfo: "none", hoverongaps: false,
-        zmin: -limit, zmax: limit, colorscale: colourscale(colours), xgap: 1, ygap: 1 };
-    });
-    // Uneven distances would make Plotly stretch the cells at the gap: each block is a trace over its own columns.
-    traces.forEach((trace, t) => {
-      const [from, to] = t < 2 ? [0, P] : [P, sources.length];
-      trace.x = trace.x.slice(from, to);
-      trace.z = trace.z.map((row) => row.slice(from, to));
+    const blocks = [
+      ["sic", "SIC: itself (diagonal)", 0, P, (r, c) => r === c],
+      ["cic", "CIC: other past classes", 0, P, (r, c) => r !== c],
+      ["nic", "NIC: new classes", P, sources.length, () => true],
+    ];
+    const traces = blocks.map(([name, label, from, to, belongs]) => {
+      const z = matrix.terms.map((row, r) => row.slice(from, to).map((term, c) => (belongs(r, c) ? term : null)));
+      const limit = largest(z.flat()), digits = precision(limit);
+      drawScale(name, label, theme.interference, decimal(-limit, digits), `+${decimal(limit, digits)}`);
+      return { x: at.slice(from, to), y: matrix.past.map((_, i) => i), z, type: "heatmap", showscale: false, hoverinfo: "none", hoverongaps: false,
+        zmin: -limit, zmax: limit, colorscale: colourscale(theme.interference), xgap: 1, ygap: 1 };
     });
     const title = (text, x) => ({ text, x, y: 1, yref: "paper", yshift: top - 12, xanchor: "left", showarrow: false, font: { size: 12, color: theme.muted } });
     const past = thinned(matrix.past, cell), fresh = thinned(matrix.new, cell, P + gap);
     const ticks = { tickvals: [...past.tickvals, ...fresh.tickvals], ticktext: [...past.ticktext, ...fresh.ticktext] };
-    const columns = sources.length + gap;
+    const columns = sources.length + gap, right = Math.max(8, 100 - cell * matrix.new.length); // room for the title of few columns
     const layout = {
-      width: left + 8 + cell * columns, height: top + 8 + cell * P, margin: { l: left, r: 8, t: top, b: 8 },
+      width: left + right + cell * columns, height: top + 8 + cell * P, margin: { l: left, r: right, t: top, b: 8 },
       annotations: [title("from past classes", -0.5), title("from new classes", P + gap - 0.5)],
       xaxis: cellAxis({ range: [-0.5, columns - 0.5], side: "top", tickangle: -90, ...ticks }),
       yaxis: cellAxis({ range: [P - 0.5, -0.5], ...past }),
     };
-    plot(box, traces, layout, ({ x, y, z }) => {
+    plot(box, traces, layout, ({ x, y, z, curveNumber }) => {
       const source = sources[at.indexOf(x)], target = matrix.past[y], isNew = x > P - 0.5, self = source === target;
       const effect = z >= 0 ? "interfered with" : "helped";
       const title = self ? `${classOf(target).name} ${effect} itself` : `${classOf(source).name} (${isNew ? "new" : "past"}) ${effect} ${classOf(target).name}`;
       const name = self ? "SIC" : isNew ? "NIC" : "CIC";
-      return { id: target, title: `${title}: ${z > 0 ? "+" : ""}${decimal(z, 3)} (${name})`, rows: [] };
+      return { id: target, title: `${title}: ${z > 0 ? "+" : ""}${decimal(z, Math.max(3, precision(traces[curveNumber].zmax)))} (${name})`, rows: [], images: self ? [target] : [source, target] };
     });
   }
 
@@ -377,19 +375,18 @@
     drawMatrix();
   }
 
-  function choose(box, button, change) {
-    for (const other of box.children) other.setAttribute("aria-pressed", String(other === button));
-    change();
+  function press(button) {
+    for (const other of button.parentElement.children) other.setAttribute("aria-pressed", String(other === button));
   }
 
   if (view.step) {
     for (const button of byId("steps").children) {
-      button.onclick = () => choose(byId("steps"), button, () => { view.step = report.steps[button.dataset.step]; draw(); });
+      button.onclick = () => { press(button); view.step = report.steps[button.dataset.step]; draw(); };
     }
     for (const name of report.coefficients) {
       const button = element("button", { type: "button", textContent: report.measures[name] });
       button.setAttribute("aria-pressed", String(name === view.coefficient));
-      button.onclick = () => choose(byId("coefficients"), button, () => { view.coefficient = name; drawCurves(); });
+      button.onclick = () => { press(button); view.coefficient = name; drawCurves(); };
       byId("coefficients").append(button);
     }
   }

@@ -107,22 +107,27 @@ def _settings(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
     groups: dict[str, dict[str, list[str]]] = {}
     for group in steps[0]:
         labels = dict.fromkeys(label for step in steps for label in step[group])
-        groups[group] = {label: [str(step[group].get(label, "")) for step in steps] for label in labels}
+        groups[group] = {label: [_text(step[group].get(label, "")) for step in steps] for label in labels}
     return groups
 
 
 def _step_settings(step: StoredStep) -> dict[str, dict[str, object]]:
     spec, info = step.spec, step.info
-    last_epoch = {f"training {key}": f"{value:.3f}" for key, value in (info["history"] or [{}])[-1].items() if key != "epoch"}
-    seconds = {key.removesuffix("seconds").replace("_", " ").strip() or "all": f"{s:.1f} s" for key, s in info["timings"].items()}
+    last_epoch = info["history"][-1] if info["history"] else {}
     return {
         "Step": {"id": step.id, "new classes": len(spec.classes), "seed": spec.seed, "protocol": spec.protocol},
         "Training": {**spec.training.model_dump(exclude={"augmentation"}), **spec.training.augmentation.model_dump()},
         "Rehearsal": spec.rehearsal.model_dump() if spec.rehearsal else {},
-        "After the last epoch": last_epoch,
-        "Time": {**seconds, "committed": info["committed"]},
+        "Last epoch": last_epoch,
+        "Time": {**info["timings"], "committed": info["committed"]},
         "Made with": info["environment"],
     }
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _document(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> dict[str, object]:
@@ -168,7 +173,9 @@ def _curves(probes: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
     """Each coefficient so far at every probe, per class in `order`; once a term is missing, so is every later sum."""
     if probes.empty:
         return None
-    sums = {name: probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False) for name in COEFFICIENTS}
+    sums = {
+        name: probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False) for name in COEFFICIENTS
+    }
     return {"iterations": sums["sic"].index.tolist(), **{name: _numbers(frame[order].T) for name, frame in sums.items()}}
 
 

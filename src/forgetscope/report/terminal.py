@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -20,47 +20,12 @@ def experiment_view(experiment: Experiment, step: int | None = None) -> Renderab
     """The past classes of one step (default: the last), most forgotten first, and a line per step."""
     if not experiment.summaries:
         return Text("One step so far: there are no past classes yet, so nothing to forget.")
-    return Group(classes_table(experiment, step), Text(), summary_table(experiment))
+    return Group(_classes(experiment, step), Text(), _summary(experiment))
 
 
-def classes_table(experiment: Experiment, step: int | None = None) -> Table:
-    past = experiment.past_classes(step)
-    number = int(past["step"].iloc[0])
-    table = _table(f"Past classes after step {number}, most forgotten first")
-    table.add_column("class")
-    for name in ("accuracy when learned", "now", "forgetting", *MEASURES.values()):
-        table.add_column(name, justify="right")
-    for row in past.to_dict("records"):
-        accuracies = [_percent(row["accuracy_when_learned"]), _percent(row["accuracy"])]
-        table.add_row(
-            Text(row["class_name"]), *accuracies, _number(row["forgetting"], 2), *[_number(row[m], 3) for m in MEASURES]
-        )
-    reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
-    if reasons:
-        table.caption = f"– : {'; '.join(reasons)}"
-    return table
-
-
-def summary_table(experiment: Experiment) -> Table:
-    table = _table("How unevenly, and what saw it coming (rank correlation with forgetting)")
-    table.add_column("step", justify="right")
-    for name in ("accuracy", "mean FG", "FG-R", "FG-HG", *(f"ρ {name}" for name in MEASURES.values())):
-        table.add_column(name, justify="right")
-    for s in experiment.summaries:
-        spread = (_number(value, 2) for value in (s.mean_forgetting, s.forgetting_range, s.forgetting_half_gap))
-        table.add_row(str(s.step), _percent(s.accuracy), *spread, *(_number(s.correlations[m], 2) for m in MEASURES))
-    return table
-
-
-def experiments_table(found: Sequence[Experiment]) -> Table:
+def store_view(found: Sequence[Experiment]) -> RenderableType:
     """What a store holds: one line per experiment, latest last."""
-    table = _table(
-        f"{len(found)} experiment{'' if len(found) == 1 else 's'}" + (f", the latest {LISTED}" if len(found) > LISTED else "")
-    )
-    for name in ("id", "data", "network"):
-        table.add_column(name)
-    for name in ("steps", "classes", "retention", "epochs", "seed", "mean FG", "FG-R", "ρ SIC"):
-        table.add_column(name, justify="right")
+    table = _table(("id", "data", "network"), ("steps", "classes", "retention", "epochs", "seed", "mean FG", "FG-R", "ρ SIC"))
     for experiment in list(found)[-LISTED:]:
         last = experiment.steps[-1].spec
         summary = experiment.summaries[-1] if experiment.summaries else None
@@ -78,30 +43,59 @@ def experiments_table(found: Sequence[Experiment]) -> Table:
             str(last.seed),
             *(_number(value, 2) for value in results),
         )
-    return table
+    title = "1 experiment" if len(found) == 1 else f"{len(found)} experiments"
+    return _titled(title + (f", the latest {LISTED}" if len(found) > LISTED else ""), table)
 
 
-def overview_table(rows: Sequence[Overview]) -> Table:
-    """Means over seeds with 95 % intervals."""
-    table = _table("Means over experiments that differ in seed and classes only, with 95 % intervals")
-    table.add_column("")
-    for row in rows:
-        table.add_column(f"step {row.step}, n = {row.experiments}", justify="right")
+def overview_view(rows: Sequence[Overview]) -> RenderableType:
+    """Means over seeds with 95 % intervals, a column per setting and step."""
+    table = _table(("",), (f"step {row.step}, n = {row.experiments}" for row in rows))
     quantities = {
         "accuracy when learned": [row.accuracy_when_learned for row in rows],
         "mean FG": [row.mean_forgetting for row in rows],
         "FG-R": [row.forgetting_range for row in rows],
         "FG-HG": [row.forgetting_half_gap for row in rows],
-        **{f"ρ {name}": [row.correlations[m] for row in rows] for m, name in MEASURES.items()},
+        **{f"ρ {name}": [row.correlations[measure] for row in rows] for measure, name in MEASURES.items()},
     }
     for name, estimates in quantities.items():
         table.add_row(name, *map(_estimate, estimates))
-    table.caption = "\n".join(f"step {row.step}: {row.setting}" for row in rows)
+    title = "Means over experiments that differ in seed and classes only, with 95 % intervals"
+    return _titled(title, table, *(f"step {row.step}: {row.setting}" for row in rows))
+
+
+def _classes(experiment: Experiment, step: int | None) -> RenderableType:
+    past = experiment.past_classes(step)
+    table = _table(("class",), ("accuracy when learned", "now", "forgetting", *MEASURES.values()))
+    for row in past.to_dict("records"):
+        accuracies = (_percent(row["accuracy_when_learned"]), _percent(row["accuracy"]))
+        measures = (_number(row[measure], 3) for measure in MEASURES)
+        table.add_row(Text(row["class_name"]), *accuracies, _number(row["forgetting"], 2), *measures)
+    reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
+    title = f"Past classes after step {int(past['step'].iloc[0])}, most forgotten first"
+    return _titled(title, table, *(f"–  {reason}" for reason in reasons))
+
+
+def _summary(experiment: Experiment) -> RenderableType:
+    table = _table((), ("step", "accuracy", "mean FG", "FG-R", "FG-HG", *(f"ρ {name}" for name in MEASURES.values())))
+    for s in experiment.summaries:
+        spread = (_number(value, 2) for value in (s.mean_forgetting, s.forgetting_range, s.forgetting_half_gap))
+        table.add_row(str(s.step), _percent(s.accuracy), *spread, *(_number(s.correlations[m], 2) for m in MEASURES))
+    return _titled("How unevenly, and what saw it coming (ρ: rank correlation with forgetting)", table)
+
+
+def _table(names: Iterable[str], numbers: Iterable[str]) -> Table:
+    """A borderless table of left-aligned names, then right-aligned numbers."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in names:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right")
     return table
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", caption_justify="left", title_style="bold", box=None, pad_edge=False)
+def _titled(title: str, table: Table, *remarks: str) -> RenderableType:
+    # Not rich's own titles and captions: those wrap at the table's width, which may be narrow.
+    return Group(Text(title, style="bold"), table, *(Text(remark, style="dim") for remark in remarks))
 
 
 def _number(value: float, decimals: int) -> str:

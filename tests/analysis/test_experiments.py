@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conftest import TINY
+from forgetscope.analysis.experiments import MEASURES, Experiment, experiments, open_experiment, overview
+from forgetscope.analysis.statistics import spearman
+from forgetscope.errors import StoreError
+from forgetscope.experiment import run_experiment
+from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
+from forgetscope.spec import RunSpec
+from forgetscope.store import Store
+
+
+@pytest.fixture
+def experiment(tiny_store: Path) -> Experiment:
+    return open_experiment(tiny_store)
+
+
+def test_frames_hold_every_step(experiment: Experiment) -> None:
+    assert experiment.classes.groupby("step").size().to_dict() == {1: 2, 2: 4, 3: 6}
+    assert experiment.probes.groupby("step").size().to_dict() == {2: 3 * 2, 3: 3 * 4}
+    assert experiment.pairs.groupby("step").size().to_dict() == {2: 2 * 4, 3: 4 * 6}
+    assert experiment.rehearsal.groupby("step").size().to_dict() == {2: 32, 3: 64}
+    assert experiment.confusion.groupby("step")["count"].sum().to_dict() == {1: 200, 2: 400, 3: 600}
+
+
+def test_past_classes_come_most_forgotten_first(experiment: Experiment) -> None:
+    past = experiment.past_classes()
+    assert set(past["class_id"]) == {0, 1, 2, 3}
+    known = past["forgetting"].dropna()
+    assert known.is_monotonic_decreasing
+    assert set(experiment.past_classes(2)["class_id"]) == {0, 1}
+
+
+def test_summaries_are_computed_from_the_past_classes(experiment: Experiment) -> None:
+    assert [summary.step for summary in experiment.summaries] == [2, 3]
+    last, past = experiment.summaries[-1], experiment.past_classes()
+    assert last.forgetting_range == pytest.approx(forgetting_range(past["forgetting"]), nan_ok=True)
+    assert last.forgetting_half_gap == pytest.approx(forgetting_half_gap(past["forgetting"]), nan_ok=True)
+    for name in MEASURES:
+        assert last.correlations[name] == pytest.approx(spearman(past[name], past["forgetting"]), nan_ok=True)
+
+
+def test_a_notebook_shows_the_classes_escaped(experiment: Experiment) -> None:
+    html = experiment._repr_html_()
+    assert "<table" in html
+    assert "FG-R" in html
+    experiment.classes.loc[:, "class_name"] = "<script>alert(1)</script>"
+    assert "<script>" not in experiment._repr_html_()
+
+
+def test_seeds_of_one_setting_are_averaged_and_shared_steps_count_once(tiny_store: Path, tmp_path: Path) -> None:
+    store = Store(shutil.copytree(tiny_store, tmp_path / "store"))
+    run_experiment(RunSpec(**{**TINY, "seed": 1, "sequence": ((6, 7), (8, 9))}), store, device="cpu", threads=1)
+    run_experiment(RunSpec(**{**TINY, "sequence": ((0, 1), (2, 3), (6, 7))}), store, device="cpu", threads=1)  # a sibling
+    rows = {row.step: row for row in overview(experiments(store))}
+    assert {step: row.experiments for step, row in rows.items()} == {2: 2, 3: 2}
+    by_seed = {e.steps[0].spec.seed: e.summaries[0].mean_forgetting for e in experiments(store)}
+    assert rows[2].mean_forgetting.value == pytest.approx((by_seed[0] + by_seed[1]) / 2, nan_ok=True)
+    assert "retention=0.08" in rows[2].setting
+
+
+def test_other_settings_are_not_mixed(tiny_store: Path, tmp_path: Path) -> None:
+    store = Store(shutil.copytree(tiny_store, tmp_path / "store"))
+    run_experiment(RunSpec(**{**TINY, "retention": 0.2, "sequence": TINY["sequence"][:2]}), store, device="cpu", threads=1)
+    assert overview(experiments(store)) == []
+
+
+def test_an_empty_store_says_so(tmp_path: Path) -> None:
+    Store(tmp_path).prepare()
+    with pytest.raises(StoreError, match="holds no finished step yet"):
+        open_experiment(tmp_path)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from forgetscope.errors import Diverged
+from forgetscope.learning.networks import build_network
+from forgetscope.learning.rsgd import EpochEnd, Normalisation, TrainingSet, learning_rate_at, make_optimiser, train_step
+from forgetscope.randomness import Streams
+from forgetscope.spec import AugmentationSpec, TrainingSpec
+
+AS_IS = Normalisation(torch.zeros(3), torch.ones(3))
+
+
+def training(**changes: Any) -> TrainingSpec:
+    options = {"epochs": 3, "batch": 16, "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 5e-4}
+    return TrainingSpec(**{**options, "augmentation": AugmentationSpec(), **changes})
+
+
+def images_of(classes: int, each: int, first_node: int) -> TrainingSet:
+    """The value of every pixel tells the node, so that a network can see which images it was given."""
+    nodes = torch.arange(first_node, first_node + classes).repeat_interleave(each)
+    images = nodes.to(torch.uint8)[:, None, None, None].expand(-1, 4, 4, 3).contiguous()
+    return TrainingSet(images, nodes, np.full(classes, each))
+
+
+class Watcher(nn.Module):
+    """Notes the batches that it is given; its logits are parameters."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.linspace(-1, 1, classes))
+        self.batches: list[list[int]] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.batches.append((images[:, 0, 0, 0] * 255).round().int().tolist())
+        return self.logits.expand(len(images), -1)
+
+
+def run(network: nn.Module, spec: TrainingSpec, alpha: float, rehearsal: TrainingSet | None) -> list[EpochEnd]:
+    optimiser = make_optimiser(network, spec)
+    return list(train_step(network, optimiser, images_of(3, 15, 4), rehearsal, AS_IS, spec, alpha, Streams(0, 2)))
+
+
+def test_every_batch_holds_exactly_its_share_of_new_and_rehearsed_images() -> None:
+    network = Watcher(7)
+    ends = run(network, training(), 0.25, images_of(4, 2, 0))
+    assert [(end.epoch, end.iteration) for end in ends] == [(1, 4), (2, 8), (3, 12)]  # ceil(45 / 12) iterations each
+    assert len(network.batches) == 12
+    for batch in network.batches:
+        assert sum(node >= 4 for node in batch) == 12
+        assert sum(node < 4 for node in batch) == 4
+
+
+def test_a_first_step_takes_new_images_only() -> None:
+    network = Watcher(7)
+    run(network, training(epochs=1), 0.0, None)
+    assert len(network.batches) == 3  # ceil(45 / 16)
+    assert all(len(batch) == 16 and min(batch) >= 4 for batch in network.batches)
+
+
+def test_one_iteration_equals_sgd_by_hand() -> None:
+    network = Watcher(7)
+    start = network.logits.detach().clone()
+    (end,) = run(network, training(epochs=1, batch=90, weight_decay=0.01), 0.5, images_of(4, 2, 0))
+    counts = torch.bincount(torch.tensor(network.batches[0]), minlength=7).double()
+    probabilities = torch.softmax(start.double(), dim=0)
+    gradient = probabilities - counts / 90  # of the plain mean over the K images
+    expected = start - 0.1 * (gradient + 0.01 * start)
+    torch.testing.assert_close(network.logits.detach().double(), expected, rtol=1e-5, atol=1e-6)
+    assert end.loss == pytest.approx(float(-(counts / 90 * probabilities.log()).sum()), rel=1e-5)
+    assert end.accuracy == pytest.approx(float(counts[6] / 90))
+
+
+def test_the_learning_rate_follows_a_cosine_to_zero_per_epoch() -> None:
+    spec = training(epochs=4, learning_rate=0.2)
+    rates = [learning_rate_at(epoch, spec) for epoch in range(4)]
+    assert rates == pytest.approx([0.2, 0.1 * (1 + math.cos(math.pi / 4)), 0.1, 0.1 * (1 - math.cos(math.pi / 4))])
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser := torch.optim.SGD([nn.Parameter(torch.ones(1))], 0.2), 4)
+    for rate in rates:
+        assert optimiser.param_groups[0]["lr"] == pytest.approx(rate)
+        optimiser.step()
+        schedule.step()
+
+
+def test_the_network_is_given_channels_last_images() -> None:
+    seen: list[bool] = []
+
+    class Layout(Watcher):
+        def forward(self, images: Tensor) -> Tensor:
+            seen.append(images.is_contiguous(memory_format=torch.channels_last))
+            return super().forward(images)
+
+    run(Layout(7), training(augmentation=AugmentationSpec(crop=1, flip=True, brightness=0.2)), 0.5, images_of(4, 2, 0))
+    assert seen
+    assert all(seen)
+
+
+def test_a_step_continues_from_any_epoch() -> None:
+    whole, rest = (build_network("resnet8", 7, np.random.default_rng(0)) for _ in range(2))
+    ends = run(whole, training(), 0.5, images_of(4, 2, 0))
+    spec, rehearsal, new = training(), images_of(4, 2, 0), images_of(3, 15, 4)
+    optimiser = make_optimiser(rest, spec)
+    first = next(iter(train_step(rest, optimiser, new, rehearsal, AS_IS, spec, 0.5, Streams(0, 2))))
+    later = list(train_step(rest, optimiser, new, rehearsal, AS_IS, spec, 0.5, Streams(0, 2), epochs_done=1))
+    assert [first, *later] == ends
+    assert all(torch.equal(a, b) for a, b in zip(whole.state_dict().values(), rest.state_dict().values(), strict=True))
+
+
+def test_a_loss_that_is_not_finite_ends_the_step_with_its_iteration() -> None:
+    class Breaks(Watcher):
+        def forward(self, images: Tensor) -> Tensor:
+            logits = super().forward(images)
+            return logits * (math.nan if len(self.batches) == 6 else 1)
+
+    with pytest.raises(Diverged, match=r"The loss became nan at iteration 6 \(epoch 2\). Lower learning_rate \(now 0.1\)"):
+        run(Breaks(7), training(), 0.25, images_of(4, 2, 0))

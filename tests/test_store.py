@@ -1,0 +1,197 @@
+"""The store's promises: whole or nothing, verified when read, never lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import raise_schema
+from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
+from forgetscope.spec import AugmentationSpec, RunSpec, step_specs
+from forgetscope.store import SCHEMA, TABLES, StepRecord, Store, replace_durably
+
+ID = "a" * 32
+
+
+def record(id: str = ID, parent: str | None = None, value: float = 1.0) -> StepRecord:
+    (spec,) = step_specs(RunSpec(), ((0,),), AugmentationSpec())
+    return StepRecord(
+        id=id,
+        parent=parent,
+        spec=spec,
+        data={"name": "glyphs", "image_size": 16, "digest": "d"},
+        environment={"threads": 1},
+        timings={"seconds": 1.5},
+        history=[{"epoch": 1, "loss": 0.5}],
+        tables={name: pa.table({"name": [name], "value": [value]}) for name in TABLES},
+        network="resnet8",
+        state={"head.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "count": np.array(3)},
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    return store
+
+
+def test_what_is_committed_is_read_back(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    assert ID in store
+    assert step.info["schema"] == SCHEMA
+    assert step.info["history"] == [{"epoch": 1, "loss": 0.5}]
+    assert step.spec == record().spec
+    assert step.table("pairs").to_pydict() == {"name": ["pairs"], "value": [1.0]}
+    assert step.state()["head.weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert step.state()["count"].shape == ()
+    step.verify()
+
+
+def test_a_commit_leaves_nothing_else_behind(store: Store) -> None:
+    store.working(ID).mkdir()
+    (store.working(ID) / "snapshot-0").write_bytes(b"x")
+    store.commit(record(), "2026-01-01")
+    assert list((store.path / "working").iterdir()) == []
+
+
+def test_no_file_is_a_pickle_and_the_tables_hold_no_time_or_path(store: Store, tmp_path: Path) -> None:
+    first = store.commit(record(), "2026-01-01")
+    other = Store(tmp_path / "elsewhere")
+    other.prepare()
+    second = other.commit(record(), "2027-02-02")
+    assert sorted(p.name for p in first.folder.iterdir()) == sorted(
+        ["manifest.json", "step.json", "state.safetensors", *(f"{name}.parquet" for name in TABLES)]
+    )
+    for name in ["state.safetensors", *(f"{name}.parquet" for name in TABLES)]:
+        content = (first.folder / name).read_bytes()
+        assert content == (second.folder / name).read_bytes()
+        assert content[8:9] == b"{" if name == "state.safetensors" else content.startswith(b"PAR1")
+
+
+def test_the_first_commit_wins(store: Store) -> None:
+    store.commit(record(value=1.0), "2026-01-01")
+    second = store.commit(record(value=2.0), "2026-01-02")
+    assert second.table("classes")["value"].to_pylist() == [1.0]
+    assert not list((store.path / "working").iterdir())
+
+
+@pytest.mark.parametrize("name", ["step.json", "state.safetensors", "manifest.json", *(f"{name}.parquet" for name in TABLES)])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_every_damaged_file_is_noticed(store: Store, name: str, damage: str) -> None:
+    path = store.commit(record(), "2026-01-01").folder / name
+    content = bytearray(path.read_bytes())
+    if damage == "remove":
+        path.unlink()
+    elif damage == "truncate":
+        path.write_bytes(content[:-1] if name != "manifest.json" else content[:-3])
+    else:
+        middle = content.index(b"sha256") + 12 if name == "manifest.json" else len(content) // 2
+        content[middle] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(DamagedStep, match=rf"Step aaaaaaaa is damaged: .*{name if damage != 'flip' else ''}.*forgetscope run"):
+        store.step(ID).verify()
+
+
+def test_a_newer_schema_is_refused_before_anything_is_read(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    raise_schema(step.folder)
+    with pytest.raises(StoreError, match=rf"schema version {SCHEMA + 1}; this forgetscope reads up to {SCHEMA}. Upgrade it"):
+        _ = store.step(ID).info
+
+
+def test_quarantine_keeps_every_copy(store: Store) -> None:
+    targets = []
+    for _ in range(2):
+        store.commit(record(), "2026-01-01")
+        targets.append(store.quarantine(ID))
+    assert ID not in store
+    assert [target.name for target in targets] == [f"{ID}-1", f"{ID}-2"]
+    assert all((target / "step.json").is_file() for target in targets)
+
+
+def test_experiments_are_the_chains_that_nothing_continues(store: Store) -> None:
+    for id, parent, when in (("a", None, "1"), ("b", "a", "2"), ("c", "a", "3"), ("d", "b", "4"), ("e", None, "0")):
+        store.commit(record(id * 32, parent and parent * 32), when)
+    chains = [[step.id[0] for step in chain] for chain in store.experiments()]
+    assert chains == [["e"], ["a", "c"], ["a", "b", "d"]]
+
+
+def test_a_missing_parent_is_named(store: Store) -> None:
+    store.commit(record("b" * 32, "a" * 32), "1")
+    with pytest.raises(StoreError, match="Step aaaaaaaa is missing"):
+        store.chain("b" * 32)
+
+
+def test_steps_are_found_by_the_beginning_of_their_id(store: Store) -> None:
+    store.commit(record("ab" * 16), "1")
+    store.commit(record("ac" * 16), "1")
+    assert store.find("ac").id == "ac" * 16
+    with pytest.raises(SpecError, match=r"2 steps in .* begin with 'a'"):
+        store.find("a")
+    with pytest.raises(SpecError, match=r"No steps in .* begin with 'x'"):
+        store.find("x")
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="There is no store at"):
+        Store.existing(tmp_path)
+
+
+def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"Cannot write to the store .* Choose another folder with --store"):
+        Store(tmp_path / "file" / "store").prepare()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_clear_error() -> None:
+    from forgetscope.store import _write_durably
+
+    with pytest.raises(WriteError, match=r"No space left on device. Nothing that was finished is lost"):
+        _write_durably(Path("/dev/full"), b"x" * 100)
+
+
+def test_replacing_a_file_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    replace_durably(path, b"old")
+    replace_durably(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def _hold_lock(path: Path, held: multiprocessing.synchronize.Event) -> None:
+    with Store(path).lock(ID, lambda: None):
+        held.set()
+        os.kill(os.getpid(), 9)
+
+
+def test_a_lock_dies_with_its_holder(store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    held = context.Event()
+    process = context.Process(target=_hold_lock, args=(store.path, held))
+    process.start()
+    assert held.wait(60)
+    process.join()
+    waited: list[str] = []
+    with store.lock(ID, lambda: waited.append("blocked")):
+        pass
+    assert waited == []
+
+
+def test_the_parquet_files_open_in_any_reader(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    assert pq.read_table(step.folder / "classes.parquet").num_rows == 1
+
+
+def test_a_store_can_be_moved(store: Store, tmp_path: Path) -> None:
+    store.commit(record(), "2026-01-01")
+    shutil.move(store.path, tmp_path / "moved")
+    Store(tmp_path / "moved").step(ID).verify()
