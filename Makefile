@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test check format clean
+.PHONY: demo test lint check format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
@@ -14,12 +14,13 @@ demo: $(VENV)/.user
 test: $(VENV)/.dev
 	$(BIN)/pytest
 
-check: $(VENV)/.dev
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+
+check: lint test
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -29,13 +30,14 @@ clean:
 	rm -rf $(VENV) .cache forgetscope-demo
 
 $(VENV)/.user: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"forgetscope needs Python 3.11 or newer; {sys.executable} is {v[0]}.{v[1]}. Name another: make demo PYTHON=python3.11")'
-	$(PYTHON) -m venv $(VENV)
-	@echo "Installing forgetscope and what it needs into $(VENV) (a few minutes the first time)"
-	$(BIN)/pip install --quiet --constraint constraints.txt hatchling editables
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
-	touch $@
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"forgetscope needs Python 3.11 or newer, but $(PYTHON) is {v[0]}.{v[1]}. Name another one: make demo PYTHON=python3.11")'
+	@echo "Installing forgetscope and what it needs into $(VENV) (once, a few minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --constraint constraints.txt hatchling editables
+	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
+	@touch $@
 
 $(VENV)/.dev: $(VENV)/.user
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
-	touch $@
+	@echo "Installing the test tools into $(VENV)"
+	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@

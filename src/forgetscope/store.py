@@ -37,6 +37,7 @@ SCHEMA = 1
 
 TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion"]
 TABLES: tuple[TableName, ...] = get_args(TableName)
+COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
 Tensors = dict[str, NDArray[np.generic]]
 
 
@@ -241,13 +242,16 @@ class Store:
     @contextmanager
     def lock(self, id: str, blocked: Callable[[], None]) -> Iterator[None]:
         """Hold the step's advisory lock; the kernel releases it when its holder dies. Calls `blocked` before waiting."""
-        with (self.path / "working" / f"{id}.lock").open("w") as file:
+        path = self.path / "working" / f"{id}.lock"
+        with path.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 blocked()
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
+            if id in self:  # nobody needs it any more: whoever comes later finds the step
+                path.unlink(missing_ok=True)
 
 
 def replace_durably(path: Path, data: bytes) -> None:

@@ -88,7 +88,7 @@ def test_run_then_run_again(config: Path, tmp_path: Path) -> None:
     assert re.search(r"step 2/2  epoch 2/2  loss \d\.\d{3}  accuracy \d+ %  0:00 left", first.stderr)
     again = invoke("run", config, "--store", tmp_path / "s", "--threads", "1", "--set", "sequence=[[0, 1], [2, 3]]")
     assert again.exit_code == 0
-    assert "2 of 2 steps are in the store already." in again.stderr
+    assert "Nothing to do: all 2 steps are in the store already." in again.stderr
     assert again.stdout == first.stdout
 
 

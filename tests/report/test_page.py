@@ -154,7 +154,7 @@ def test_the_matrix_says_in_words_who_interfered_with_whom(store: Store, tmp_pat
     page = browser.new_page()
     show(page, small(store), tmp_path)
     point_at(page, "#matrix .nsewdrag", across=0.97, down=0.05)  # top right: most forgotten class, last new class
-    assert re.match(r"class 5 \(new\) interfered with class 0: \+0\.\d{3} \(NIC\)", page.locator("#tooltip").inner_text())
+    assert re.match(r"class 5 \(new\) interfered with class 0: \+0\.\d{4} \(NIC\)", page.locator("#tooltip").inner_text())
     point_at(page, "#matrix .nsewdrag", across=0.03, down=0.05)  # top left: the diagonal
     assert re.match(r"class 0 interfered with itself: \+2\.000 \(SIC\)", page.locator("#tooltip").inner_text())
 

@@ -47,7 +47,9 @@ class _Watcher:
         self._ahead = {step.spec.step: step.work * step.spec.training.epochs for step in plan.steps if not step.done}
         self._total = sum(self._ahead.values())
         done = self._steps - len(self._ahead)
-        if done:
+        if not self._ahead:
+            self._say(f"Nothing to do: all {self._steps} steps are in the store already.")
+        elif done:
             self._say(f"{done} of {self._steps} steps are in the store already.")
 
     def step_started(self, step: PlannedStep) -> None:

@@ -14,8 +14,8 @@ from torch import Tensor
 from forgetscope.learning.policies import Indices
 from forgetscope.measuring.forgetting import forgetting
 from forgetscope.measuring.probe import Measurement
+from forgetscope.store import COEFFICIENTS
 
-COEFFICIENTS = ("sic", "cic", "nic", "all_nic")
 QUANTITIES = (*COEFFICIENTS, "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal")
 
 

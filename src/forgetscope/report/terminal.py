@@ -12,6 +12,7 @@ from rich.text import Text
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
 from forgetscope.analysis.statistics import Estimate
+from forgetscope.report.finding import finding
 
 LISTED = 20  # experiments of a large store that are listed one by one
 
@@ -19,8 +20,9 @@ LISTED = 20  # experiments of a large store that are listed one by one
 def experiment_view(experiment: Experiment, step: int | None = None) -> RenderableType:
     """The past classes of one step (default: the last), most forgotten first, and a line per step."""
     if not experiment.summaries:
-        return Text("One step so far: there are no past classes yet, so nothing to forget.")
-    return Group(_classes(experiment, step), Text(), _summary(experiment))
+        return Text(finding(experiment, None))
+    shown = experiment.summaries[-1 if step is None else step - 2]  # summaries begin with step 2
+    return Group(_classes(experiment, shown.step), Text(), _summary(experiment), Text(), Text(finding(experiment, shown)))
 
 
 def store_view(found: Sequence[Experiment]) -> RenderableType:
@@ -63,15 +65,15 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
     return _titled(title, table, *(f"step {row.step}: {row.setting}" for row in rows))
 
 
-def _classes(experiment: Experiment, step: int | None) -> RenderableType:
+def _classes(experiment: Experiment, step: int) -> RenderableType:
     past = experiment.past_classes(step)
-    table = _table(("class",), ("accuracy when learned", "now", "forgetting", *MEASURES.values()))
+    table = _table(("class",), ("learned", "now", "forgetting", *MEASURES.values()))
     for row in past.to_dict("records"):
         accuracies = (_percent(row["accuracy_when_learned"]), _percent(row["accuracy"]))
         measures = (_number(row[measure], 3) for measure in MEASURES)
         table.add_row(Text(row["class_name"]), *accuracies, _number(row["forgetting"], 2), *measures)
     reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
-    title = f"Past classes after step {int(past['step'].iloc[0])}, most forgotten first"
+    title = f"Past classes after step {step}, most forgotten first (accuracy when learned and now)"
     return _titled(title, table, *(f"–  {reason}" for reason in reasons))
 
 

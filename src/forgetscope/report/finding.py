@@ -1,0 +1,43 @@
+"""What a step showed, in one or two plain sentences."""
+
+from __future__ import annotations
+
+import math
+
+from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+
+UNEVEN = 0.1  # smallest FG-R that is called uneven
+
+
+def finding(experiment: Experiment, summary: StepSummary | None) -> str:
+    """One step in plain language: how much was forgotten, how unevenly, and which measure ranked the classes best."""
+    if summary is None:
+        return "Only one step has been run: there are no past classes yet, so nothing can be forgotten."
+    if math.isnan(summary.mean_forgetting):
+        return f"Step {summary.step}: no past class had been learned, so there is nothing to forget."
+    past = experiment.past_classes(summary.step).dropna(subset="forgetting")
+    most, least = past.iloc[0], past.iloc[-1]
+    sentence = f"Step {summary.step}: past classes {_change(summary.mean_forgetting, 'of their accuracy ')}on average"
+    if len(past) > 1:
+        manner = "but unevenly" if summary.forgetting_range >= UNEVEN else "and fairly evenly"
+        extremes = [f"{row['class_name']} {_change(float(row['forgetting']))}".rstrip() for row in (most, least)]
+        sentence += f", {manner}: {', '.join(extremes)}"
+    return f"{sentence}. {_foresight(summary)}".rstrip()
+
+
+def _change(fg: float, of: str = "") -> str:
+    percent = round(100 * abs(fg))
+    if percent == 0:
+        return f"lost none {of}" if of else "lost nothing"
+    return f"{'lost' if fg > 0 else 'gained'} {percent}\u202f% {of}"
+
+
+def _foresight(summary: StepSummary) -> str:
+    known = {name: rho for name, rho in summary.correlations.items() if not math.isnan(rho)}
+    if not known:
+        return ""
+    best = max(known, key=lambda name: known[name])
+    value = f"rho = {known[best]:.2f}".replace("-", "\u2212")
+    if known[best] <= 0:
+        return f"No measure saw it coming (best: {MEASURES[best]}, {value})."
+    return f"{MEASURES[best]} ranked them best ({value})."

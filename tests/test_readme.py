@@ -1,0 +1,76 @@
+"""Every example in the README is run, as it stands there; only its size is reduced."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from conftest import TINY
+from forgetscope.learning.networks import build_network
+from forgetscope.spec import RunSpec
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCKS if kind == language]
+
+
+def test_the_readme_has_the_examples_that_these_tests_know() -> None:
+    assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python"}
+    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 2, 2]
+
+
+def test_the_configuration_is_valid_and_the_same_as_in_the_examples() -> None:
+    (text,) = blocks("toml")
+    shipped = tomllib.loads((ROOT / "examples" / "glyphs.toml").read_text(encoding="utf-8"))
+    assert RunSpec(**tomllib.loads(text)) == RunSpec(**shipped) == RunSpec()
+
+
+@pytest.mark.slow
+def test_the_commands_run(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text(RunSpec(**{**TINY, "sequence": TINY["sequence"][:2], "epochs": 1}).to_toml())
+    script = "set -e\n" + "\n".join(blocks("sh"))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "report.html").is_file()
+    assert "Means over experiments that differ in seed and classes only" in ran.stdout
+    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 1  # retention 0.4 shares its first step
+
+
+def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = blocks("python")[0].replace("steps=2, epochs=2", f"**{ ({**TINY, 'sequence': TINY['sequence'][:2], 'epochs': 1})!r}")
+    assert "sequence" in code
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert (tmp_path / "report.html").is_file()
+    assert list(names["result"].classes["step"].unique()) == [1, 2]  # type: ignore[attr-defined]
+
+
+def test_the_probe_example_runs_in_a_plain_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    network = build_network("resnet8", 5, None)
+    generator = torch.Generator().manual_seed(0)
+    names: dict[str, object] = {
+        "network": network,
+        "epochs": 1,
+        "past_images": torch.randn(30, 3, 8, 8, generator=generator),
+        "past_labels": torch.arange(30) % 3,
+        "rehearsed": torch.arange(6),
+        "new_images": torch.randn(20, 3, 8, 8, generator=generator),
+        "new_labels": 3 + torch.arange(20) % 2,
+        "train_one_epoch": lambda network: network.train(),
+    }
+    exec(blocks("python")[1], names)
+    assert re.fullmatch(r"(class \d: SIC [+-]\d\.\d{3}, NIC [+-]\d\.\d{3}\n){3}", capsys.readouterr().out)
