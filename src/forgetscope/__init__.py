@@ -58,12 +58,16 @@ def run(
 def write_report(experiment: Experiment, path: str | Path) -> Path:
     """Write an experiment's page, one HTML file that needs nothing else."""
     from forgetscope.data.images import recorded_strips
+    from forgetscope.errors import WriteError
     from forgetscope.report.page import render_page
 
     path = Path(path)
-    strips = recorded_strips(experiment.data, experiment.classes["class_id"].unique().tolist())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render_page(experiment, strips), encoding="utf-8")
+    page = render_page(experiment, recorded_strips(experiment.data, experiment.classes["class_id"].unique().tolist()))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise WriteError(f"Cannot write the page to {path}: {error.strerror or error}. Name another file.") from None
     return path
 
 

@@ -27,7 +27,7 @@ def watch(*, enabled: bool = True) -> Iterator[Progress]:
         yield Silence()
     elif sys.stderr.isatty():
         with _bar() as bar:
-            yield _Watcher(_Bar(bar), bar.console.print)
+            yield _Watcher(_Bar(bar), lambda text: bar.console.print(text, markup=False, highlight=False))
     else:
         yield _Watcher(_Lines(), _print)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -68,8 +68,10 @@ def run_experiment(
     progress = progress or Silence()
     settings = Settings(choose_device(device), threads or default_threads())
     build_network(spec.network, 1, None)  # an unknown network must not wait for the data
+    data = load_data(spec.dataset, spec.image_size, progress.note)
+    specs = step_specs(spec, sequence_of(spec, len(data.classes)), data.augmentation)
     store.prepare()
-    plan = make_plan(spec, store, progress.note)
+    plan = make_plan(specs, data, store, progress.note)
     progress.planned(plan)
     parent: StoredStep | None = None
     for step in plan.steps:
@@ -84,10 +86,8 @@ def run_experiment(
     return plan
 
 
-def make_plan(spec: RunSpec, store: Store, note: Callable[[str], None]) -> Plan:
-    """Resolve a run against its data set and see which steps are there. Damaged ones are quarantined, so they are not."""
-    data = load_data(spec.dataset, spec.image_size, note)
-    specs = step_specs(spec, sequence_of(spec, len(data.classes)), data.augmentation)
+def make_plan(specs: Sequence[StepSpec], data: DataSet, store: Store, note: Callable[[str], None]) -> Plan:
+    """Identify the steps and see which are there. Damaged ones are quarantined, so they are not."""
     steps, parent, past = [], None, 0
     for step in specs:
         id = step_id(parent, step, data.digest)

@@ -47,7 +47,7 @@ def past_interference(full: Tensor, rehearsal: Tensor, alpha: float, shares: Ten
     """[P, P]: what the rehearsal bias of class y (column) does to class c (row). Diagonal: SIC; rest of a row: CIC."""
     f = full.double().flatten(1)
     b = rehearsal.double().flatten(1) - f  # bias vectors b_c
-    return alpha * shares.to(f) * interference(b, f)
+    return alpha * torch.as_tensor(shares).to(f) * interference(b, f)
 
 
 def new_interference(full: Tensor, new: Tensor, shares: Tensor, alpha: float, nodes: Tensor | None = None) -> Tensor:
@@ -60,7 +60,7 @@ def new_interference(full: Tensor, new: Tensor, shares: Tensor, alpha: float, no
     f = full.double()[past, nodes]  # [P, d + 1], f_c restricted to L_c
     v = new.double()[:, nodes].transpose(0, 1)  # [P, N, d + 1]
     products = torch.einsum("pnd,pd->pn", v, f)
-    return -(1 - alpha) * shares.to(f) * products / _norms(f)
+    return -(1 - alpha) * torch.as_tensor(shares).to(f) * products / _norms(f)
 
 
 def interference(v: Tensor, f: Tensor) -> Tensor:
