@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import raise_schema
-from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
+from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.spec import AugmentationSpec, RunSpec, step_specs
-from forgetscope.store import SCHEMA, TABLES, StepRecord, Store, replace_durably
+from forgetscope.store import SCHEMA, TABLES, StepRecord, Store
 
 ID = "a" * 32
 
@@ -149,22 +149,6 @@ def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"Cannot write to the store .* Choose another folder with --store"):
         Store(tmp_path / "file" / "store").prepare()
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_one_clear_error() -> None:
-    from forgetscope.store import _write_durably
-
-    with pytest.raises(WriteError, match=r"No space left on device. Nothing that was finished is lost"):
-        _write_durably(Path("/dev/full"), b"x" * 100)
-
-
-def test_replacing_a_file_leaves_the_old_or_the_new(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    replace_durably(path, b"old")
-    replace_durably(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def _hold_lock(path: Path, held: multiprocessing.synchronize.Event) -> None:

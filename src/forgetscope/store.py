@@ -10,15 +10,14 @@ No file is a pickle. Every file is verified against its manifest when it is read
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +29,8 @@ import pyarrow.parquet as pq
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
+from forgetscope.errors import DamagedStep, SpecError, StoreError
+from forgetscope.files import locked, sync_folder, write_durably
 from forgetscope.spec import StepSpec
 
 SCHEMA = 1
@@ -210,8 +210,8 @@ class Store:
             }
             contents["manifest.json"] = _json(manifest)
             for name, data in contents.items():
-                _write_durably(building / name, data)
-            _sync_folder(building)
+                write_durably(building / name, data)
+            sync_folder(building)
             building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
             try:
                 os.rename(building, target)
@@ -219,7 +219,7 @@ class Store:
                 if not target.is_dir():
                     raise
                 self.step(record.id).verify()
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         finally:
             shutil.rmtree(building, ignore_errors=True)
         shutil.rmtree(self.working(record.id), ignore_errors=True)
@@ -239,27 +239,9 @@ class Store:
         """Where a running step keeps its snapshots."""
         return self.path / "working" / id
 
-    @contextmanager
-    def lock(self, id: str, blocked: Callable[[], None]) -> Iterator[None]:
-        """Hold the step's advisory lock; the kernel releases it when its holder dies. Calls `blocked` before waiting."""
-        path = self.path / "working" / f"{id}.lock"
-        with path.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                blocked()
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-            if id in self:  # nobody needs it any more: whoever comes later finds the step
-                path.unlink(missing_ok=True)
-
-
-def replace_durably(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash at any instant, finds the old content or the new."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    _write_durably(temporary, data)
-    os.replace(temporary, path)
-    _sync_folder(path.parent)
+    def lock(self, id: str, blocked: Callable[[], None]) -> AbstractContextManager[None]:
+        """Hold the step's advisory lock; `blocked` is called before waiting."""
+        return locked(self.path / "working" / f"{id}.lock", blocked, done=lambda: id in self)
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
@@ -291,24 +273,3 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
 
 def _json(value: object) -> bytes:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode()
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    try:
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise WriteError(
-            f"Cannot write {path}: {error.strerror or error}. Nothing that was finished is lost: "
-            "make room or choose another --store, then run the same command again to continue."
-        ) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -23,6 +23,7 @@ from forgetscope.experiment.tables import (
     probes_table,
     rehearsal_table,
 )
+from forgetscope.files import replace_durably
 from forgetscope.learning.networks import Network, build_network, grow_head
 from forgetscope.learning.policies import Indices, rehearsal_set
 from forgetscope.learning.rsgd import EpochEnd, Normalisation, TrainingSet, make_optimiser, train_step
@@ -30,7 +31,7 @@ from forgetscope.learning.snapshots import Snapshot, load_snapshot, momentum_of,
 from forgetscope.measuring.probe import Probe
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec
-from forgetscope.store import StepRecord, Store, StoredStep, parquet_bytes, replace_durably
+from forgetscope.store import StepRecord, Store, StoredStep, parquet_bytes
 
 EVALUATION_BATCH = 500
 
