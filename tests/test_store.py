@@ -26,7 +26,7 @@ def record(id: str = ID, parent: str | None = None, value: float = 1.0) -> StepR
         id=id,
         parent=parent,
         spec=spec,
-        data={"name": "glyphs", "image_size": 16, "digest": "d"},
+        data={"name": "glyphs", "image_size": None, "shape": [16, 16], "digest": "d"},
         environment={"threads": 1},
         timings={"seconds": 1.5},
         history=[{"epoch": 1, "loss": 0.5}],

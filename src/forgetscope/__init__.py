@@ -17,20 +17,37 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment, open_experiment
-    from forgetscope.data.images import DataSet, load_data
+    from forgetscope.data.images import DataSet
+    from forgetscope.data.library import add_arrays, add_data, get_data, load_data
     from forgetscope.measuring.probe import Probe
     from forgetscope.spec import RunSpec
 
     __version__: str
 
-__all__ = ["DataSet", "Experiment", "Probe", "RunSpec", "__version__", "load_data", "open_experiment", "run", "write_report"]
+__all__ = [
+    "DataSet",
+    "Experiment",
+    "Probe",
+    "RunSpec",
+    "__version__",
+    "add_arrays",
+    "add_data",
+    "get_data",
+    "load_data",
+    "open_experiment",
+    "run",
+    "write_report",
+]
 
 _HOMES = {
     "DataSet": "forgetscope.data.images",
     "Experiment": "forgetscope.analysis.experiments",
     "Probe": "forgetscope.measuring.probe",
     "RunSpec": "forgetscope.spec",
-    "load_data": "forgetscope.data.images",
+    "add_arrays": "forgetscope.data.library",
+    "add_data": "forgetscope.data.library",
+    "get_data": "forgetscope.data.library",
+    "load_data": "forgetscope.data.library",
     "open_experiment": "forgetscope.analysis.experiments",
 }
 
@@ -57,7 +74,7 @@ def run(
 
 def write_report(experiment: Experiment, path: str | Path) -> Path:
     """Write an experiment's page, one HTML file that needs nothing else."""
-    from forgetscope.data.images import recorded_strips
+    from forgetscope.data.library import recorded_strips
     from forgetscope.errors import WriteError
     from forgetscope.report.page import render_page
 

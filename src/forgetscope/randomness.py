@@ -16,6 +16,7 @@ Purpose = Literal[
     "class-sequence",
     "glyphs-train",
     "glyphs-test",
+    "test-share",
     "network",
     "head",
     "policy",

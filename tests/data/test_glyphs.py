@@ -5,7 +5,7 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from forgetscope.data import glyphs
-from forgetscope.data.images import load_data
+from forgetscope.data.library import load_data
 
 
 def test_a_hundred_different_characters_with_different_names() -> None:

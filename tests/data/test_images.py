@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from forgetscope.data import images
-from forgetscope.data.images import class_strips, load_data, recorded_strips
+from forgetscope.data.images import class_strips
+from forgetscope.data.library import cache_folder, load_data, recorded_strips
 from forgetscope.errors import DataError
 
 
@@ -32,14 +32,14 @@ def test_an_unknown_data_set_is_refused_with_the_nearest_name() -> None:
 
 
 def test_a_damaged_cache_is_named_and_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "glyphs-v1-8px"
-    source = images.cache_folder() / folder.name
+    folder = tmp_path / "glyphs-v1@8px"
+    source = cache_folder() / folder.name
     load_data("glyphs", 8)
     folder.mkdir()
     for file in source.iterdir():
         (folder / file.name).write_bytes(file.read_bytes()[: 200 if file.name == "train_images.npy" else None])
     monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path))
-    with pytest.raises(DataError, match=r"glyphs-v1-8px is damaged .* Delete that folder"):
+    with pytest.raises(DataError, match=r"glyphs-v1@8px is damaged .* Delete that folder"):
         load_data("glyphs", 8)
 
 
@@ -53,7 +53,7 @@ def test_an_unwritable_cache_is_one_clear_error(tmp_path: Path, monkeypatch: pyt
 def test_the_digest_is_that_of_pixels_and_labels() -> None:
     first, other = load_data("glyphs", 8), load_data("glyphs", 16)
     assert first.digest != other.digest
-    manifest = json.loads((images.cache_folder() / "glyphs-v1-8px" / "manifest.json").read_text())
+    manifest = json.loads((cache_folder() / "glyphs-v1@8px" / "manifest.json").read_text())
     assert manifest["digest"] == first.digest
 
 
@@ -66,7 +66,7 @@ def test_strips_show_a_class_s_first_images() -> None:
 
 def test_a_record_of_other_data_gets_no_strips() -> None:
     data = load_data("glyphs", 8)
-    record = {"name": "glyphs", "image_size": 8, "digest": data.digest}
+    record = {"name": "glyphs", "image_size": 8, "shape": [8, 8], "digest": data.digest}
     assert list(recorded_strips(record, [0, 1])) == [0, 1]
     assert recorded_strips({**record, "digest": "other"}, [0]) == {}
     assert recorded_strips({**record, "name": "unknown"}, [0]) == {}

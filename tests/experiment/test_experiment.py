@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from conftest import TINY
-from forgetscope.data.images import DataSet, ImageSet, load_data
+from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.data.library import load_data
 from forgetscope.errors import SpecError
 from forgetscope.experiment import run_experiment
 from forgetscope.experiment.chain import Plan, Silence, choose_device
@@ -230,5 +231,5 @@ def test_unknown_devices_are_refused() -> None:
 
 def test_data_sets_are_named_in_the_record(steps: list[StoredStep]) -> None:
     data: DataSet = load_data("glyphs", 8)
-    assert steps[0].info["data"] == {"name": "glyphs", "image_size": 8, "digest": data.digest}
+    assert steps[0].info["data"] == {"name": "glyphs", "image_size": 8, "shape": [8, 8], "digest": data.digest}
     assert steps[0].info["environment"]["threads"] == 1

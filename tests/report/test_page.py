@@ -336,7 +336,7 @@ def make_experiment(
             id=id,
             parent=parent,
             spec=spec,
-            data={"name": "toy", "image_size": 8, "digest": "digest"},
+            data={"name": "toy", "image_size": None, "shape": [8, 8], "digest": "digest"},
             environment={"device": "cpu", "torch": "2.99.0+test"},
             timings={"seconds": 1.5, "probe_seconds": 0.5},
             history=[{"epoch": 1, "loss": 0.9, "accuracy": 0.7}],

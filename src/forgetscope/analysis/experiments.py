@@ -45,9 +45,15 @@ class Experiment:
 
     @property
     def data(self) -> dict[str, Any]:
-        """Name, image size and digest of the data set."""
+        """Name, requested image size, shape and digest of the data set."""
         facts: dict[str, Any] = self.steps[0].info["data"]
         return facts
+
+    @property
+    def data_title(self) -> str:
+        """The data set in two words, for example `glyphs 16x16`."""
+        height, width = self.data["shape"]
+        return f"{self.data['name']} {width}x{height}"
 
     @property
     def network(self) -> str:
@@ -194,7 +200,7 @@ def _overview(setting: str, step: int, group: Sequence[Experiment]) -> Overview:
 
 def _setting(experiment: Experiment, until: int) -> str:
     """Everything but seed and class numbers, up to this step, as one comparable and readable line."""
-    parts = [experiment.data["name"], f"{experiment.data['image_size']}px", experiment.network]
+    parts = [experiment.data_title, experiment.network]
     previous: dict[str, Any] = {}
     for step in experiment.steps[:until]:
         options = step.spec.model_dump(mode="json")

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import signal
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forgetscope.errors import ForgetscopeError, Interrupted, SpecError
+from forgetscope.cli import data
+from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.spec import RunSpec
-
-P = ParamSpec("P")
 
 DEMO_STORE = Path("forgetscope-demo")
 DEFAULT_STORE = Path("forgetscope-store")
@@ -33,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # a bug keeps its plain traceback
 )
+app.add_typer(data.app, name="data")
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder for the results; made if missing.")]
 StoreArgument = Annotated[Path, typer.Argument(help="The store to look at.")]
@@ -41,23 +36,6 @@ SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="CPU threads. Default: all cores.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-
-
-def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Print this project's own errors as one paragraph and exit with their code; everything else is a bug and shows itself."""
-
-    @functools.wraps(command)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except KeyboardInterrupt:
-            typer.echo("\nInterrupted. Run the same command again to continue.", err=True)
-            raise typer.Exit(Interrupted.exit_code) from None
-        except ForgetscopeError as error:
-            typer.echo(f"Error: {error}", err=True)
-            raise typer.Exit(error.exit_code) from None
-
-    return wrapper
 
 
 def _show_version(requested: bool) -> None:
@@ -112,7 +90,7 @@ def run(
     if as_json:
         from forgetscope.report.document import experiment_document
 
-        _print_json(experiment_document(experiment))
+        print_json(experiment_document(experiment))
         return
     _print_experiment(experiment)
     typer.echo(f"\nA page: forgetscope report {store} --id {experiment.id[:8]} -o report.html")
@@ -138,15 +116,15 @@ def show(
     found = [] if id else experiments(opened)
     means = overview(found)
     if as_json:
-        _print_json({**document.store_document(found, means), "experiment": document.experiment_document(chosen)})
+        print_json({**document.store_document(found, means), "experiment": document.experiment_document(chosen)})
         return
     if found:
-        _print(terminal.store_view(found))
+        print_view(terminal.store_view(found))
         typer.echo()
-    _print(terminal.experiment_view(chosen, step))
+    print_view(terminal.experiment_view(chosen, step))
     if means:
         typer.echo()
-        _print(terminal.overview_view(means))
+        print_view(terminal.overview_view(means))
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
@@ -193,18 +171,4 @@ def _overrides(settings: list[str] | None) -> dict[str, object]:
 def _print_experiment(experiment: Experiment) -> None:
     from forgetscope.report.terminal import experiment_view
 
-    _print(experiment_view(experiment))
-
-
-def _print(view: RenderableType) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)  # a pipe has no width; never cut a table there
-    console.print(view)
-
-
-def _print_json(value: object) -> None:
-    json.dump(value, sys.stdout, indent=1, ensure_ascii=False)
-    sys.stdout.write("\n")
+    print_view(experiment_view(experiment))

@@ -32,6 +32,26 @@ def watch(*, enabled: bool = True) -> Iterator[Progress]:
         yield _Watcher(_Lines(), _print)
 
 
+@contextmanager
+def counting() -> Iterator[Callable[[int, int], None]]:
+    """A display on standard error for a count of things done, out of so many (0: unknown)."""
+    started = time.monotonic()
+
+    def text(done: int, total: int) -> str:
+        if not total:
+            return f"{done:,}"
+        left = (time.monotonic() - started) * (total - done) / max(1, done)
+        return f"{done:,} of {total:,}  {_clock(left)} left"
+
+    if sys.stderr.isatty():
+        with _bar() as bar:
+            show = _Bar(bar)
+            yield lambda done, total: show(text(done, total), done / total if total else 0.0, False)
+    else:
+        lines = _Lines()
+        yield lambda done, total: lines(text(done, total), 0.0, done == total)
+
+
 class _Watcher:
     """Keeps count of the work done and left; hands a line of text and a fraction to the display."""
 

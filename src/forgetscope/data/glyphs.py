@@ -24,6 +24,7 @@ CYRILLIC = "БДЖИЙЛЦЧШЩЪЫЬЭЮЯЂЄЉЊЋЏѢбфЎ"
 # Characters that look alike in another script or case (A and Α, o and O and 0) appear once.
 SCRIPTS = {"digit": DIGITS, "Latin": LATIN, "Greek": GREEK, "Cyrillic": CYRILLIC}
 CLASS_NAMES = tuple(f"{script} {character}" for script, characters in SCRIPTS.items() for character in characters)
+CLASS_SCRIPTS = tuple(script for script, characters in SCRIPTS.items() for _ in characters)
 CHARACTERS = "".join(SCRIPTS.values())
 
 TRAIN_IMAGES_PER_CLASS = 200
@@ -50,6 +51,11 @@ class Distortion:
     shift: float = 0.10  # of the image's side, both ways
     contrast: float = 0.25  # smallest distance between the two colours' brightness, range 0 to 1
     noise: tuple[float, float] = (0.13, 0.17)  # standard deviation of the pixel noise, range 0 to 1
+
+
+def render_both(size: int) -> list[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """The training and the test images of the data set, with their labels."""
+    return [render("glyphs-train", TRAIN_IMAGES_PER_CLASS, size), render("glyphs-test", TEST_IMAGES_PER_CLASS, size)]
 
 
 def render(

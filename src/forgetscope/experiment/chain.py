@@ -10,7 +10,8 @@ from typing import Protocol
 
 import torch
 
-from forgetscope.data.images import DataSet, load_data
+from forgetscope.data.images import DataSet
+from forgetscope.data.library import load_data
 from forgetscope.errors import DamagedStep, SpecError
 from forgetscope.experiment.step import Settings, environment, run_step
 from forgetscope.learning.networks import build_network

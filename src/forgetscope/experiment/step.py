@@ -145,7 +145,7 @@ def run_step(
         id=id,
         parent=None if parent is None else parent.id,
         spec=spec,
-        data={"name": data.name, "image_size": data.train.images.shape[1], "digest": data.digest},
+        data={"name": data.name, "image_size": data.image_size, "shape": data.shape, "digest": data.digest},
         environment=environment(Settings(settings.device, threads)),
         timings={"seconds": round(time.monotonic() - started, 3), "probe_seconds": round(probe_seconds, 3)},
         history=history,

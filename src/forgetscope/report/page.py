@@ -49,7 +49,7 @@ def _facts(experiment: Experiment) -> dict[str, str]:
     """What was run, for the header; where steps differ, every value that occurs."""
     specs = [step.spec for step in experiment.steps]
     facts = {
-        "Data set": f"{experiment.data['name']}, {experiment.data['image_size']} px",
+        "Data set": experiment.data_title,
         "Network": experiment.network,
         "Steps": str(len(specs)),
         "Classes per step": _distinct(len(spec.classes) for spec in specs),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
 from forgetscope.analysis.statistics import Estimate
+from forgetscope.data.images import DataSet
 from forgetscope.report.finding import finding
 
 LISTED = 20  # experiments of a large store that are listed one by one
@@ -36,7 +38,7 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
         )
         table.add_row(
             experiment.id[:8],
-            Text(f"{experiment.data['name']} {experiment.data['image_size']}px"),
+            Text(experiment.data_title),
             Text(experiment.network),
             str(len(experiment.steps)),
             "+".join(str(len(step.spec.classes)) for step in experiment.steps),
@@ -63,6 +65,18 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
         table.add_row(name, *map(_estimate, estimates))
     title = "Means over experiments that differ in seed and classes only, with 95 % intervals"
     return _titled(title, table, *(f"step {row.step}: {row.setting}" for row in rows))
+
+
+def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cache: Path) -> RenderableType:
+    """Data sets that are here, with their size in bytes, and those that can be fetched."""
+    table = _table(("name",), ("classes", "training images", "test images", "pixels", "on disk"))
+    for data, size in here:
+        pixels = f"{data.shape[1]} x {data.shape[0]}"
+        counts = (f"{len(data.classes)}", f"{len(data.train.labels):,}", f"{len(data.test.labels):,}")
+        table.add_row(Text(data.name), *counts, pixels, f"{size / 1e6:,.0f} MB")
+    remarks = ["glyphs: embedded, drawn when needed"]
+    remarks += [f"{name}: {summary}; fetch it with `forgetscope data get {name}`" for name, summary in known.items()]
+    return _titled(f"Data sets in {cache}", table, *remarks)
 
 
 def _classes(experiment: Experiment, step: int) -> RenderableType:

@@ -1,0 +1,147 @@
+"""`forgetscope data`: get, add, look at and remove data sets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from forgetscope.cli.console import guarded, print_json, print_view
+
+app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None)
+
+NameArgument = Annotated[str, typer.Argument(help="The data set's name.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Processes that decode images. Default: one per core.")]
+
+
+@app.command("list", epilog="Example: forgetscope data list")
+@guarded
+def list_sets(as_json: JsonOption = False) -> None:
+    """List the data sets that are here, and those that can be fetched."""
+    from forgetscope.data.library import KNOWN, cache_folder, disk_bytes, installed, load_data
+    from forgetscope.report.terminal import data_view
+
+    here = [(load_data(name), disk_bytes(name)) for name in installed()]
+    known = {name: known.summary for name, known in KNOWN.items() if name not in installed()}
+    if as_json:
+        sets = [_facts(data.name) | {"bytes": size} for data, size in here]
+        print_json({"cache": str(cache_folder()), "here": sets, "known": known, "embedded": ["glyphs"]})
+        return
+    print_view(data_view(here, known, cache_folder()))
+
+
+@app.command(epilog="Example: forgetscope data get cifar100 --from ~/Downloads/cifar-100-python.tar.gz")
+@guarded
+def get(
+    name: Annotated[str, typer.Argument(help="cifar100 or tiny-imagenet.")],
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="PATH-or-URL", help="A local file or folder, or a mirror. Default: the official address."
+        ),
+    ] = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Fetch a public data set and convert it. An interrupted download goes on where it stopped."""
+    from forgetscope.cli.progress import counting
+    from forgetscope.data.library import get_data
+
+    with counting() as progress:
+        data = get_data(name, origin, workers=workers or _cores(), progress=progress, note=_note)
+    typer.echo(f'{data!r} is ready: dataset = "{name}"')
+
+
+@app.command(epilog="Example: forgetscope data add birds ~/birds --size 64 --test-share 0.2")
+@guarded
+def add(
+    name: NameArgument,
+    path: Annotated[
+        Path, typer.Argument(help="train/<class>/* and test/<class>/* folders, <class>/* folders, or a .npz file.")
+    ],
+    test_share: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=0.9, help="Hold out this share of each class for testing, where there is no test/."),
+    ] = None,
+    size: Annotated[int | None, typer.Option(min=8, max=512, help="Bring all images to this many pixels squared.")] = None,
+    fit: Annotated[Literal["crop", "stretch"], typer.Option(help="How, where an image is not square.")] = "crop",
+    workers: WorkersOption = None,
+) -> None:
+    """Convert your own images."""
+    from forgetscope.cli.progress import counting
+    from forgetscope.data.library import add_data
+
+    with counting() as progress:
+        data = add_data(
+            name, path, test_share=test_share, size=size, fit=fit, workers=workers or _cores(), progress=progress, note=_note
+        )
+    typer.echo(f'{data!r} is ready: dataset = "{name}"')
+
+
+@app.command(epilog="Example: forgetscope data check cifar100 -o sheet.png")
+@guarded
+def check(
+    name: NameArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to put the contact sheet. Default: NAME.png here.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute a data set's digest, count its images per class, and make a contact sheet to look at."""
+    from forgetscope.data.images import contact_sheet
+    from forgetscope.data.library import check_data
+    from forgetscope.errors import WriteError
+
+    data = check_data(name)
+    sheet = output or Path(f"{name}.png")
+    try:
+        contact_sheet(data).save(sheet)
+    except (OSError, ValueError) as error:
+        raise WriteError(f"Cannot write the contact sheet to {sheet}: {error}. Name another file with -o.") from None
+    facts = _facts(name)
+    if as_json:
+        print_json(facts | {"contact_sheet": str(sheet.resolve())})
+        return
+    train, test = ([row[part] for row in facts["images_per_class"].values()] for part in ("train", "test"))
+    typer.echo(f"{data!r}: pixels and labels are as they were (digest {data.digest[:12]})")
+    typer.echo(f"Images per class: {_range(train)} to learn from, {_range(test)} to test on")
+    typer.echo(f"Contact sheet: {sheet.resolve()}")
+
+
+@app.command(epilog="Example: forgetscope data remove birds")
+@guarded
+def remove(name: NameArgument) -> None:
+    """Delete a data set from the cache. Results are not touched."""
+    from forgetscope.data.library import remove_data
+
+    remove_data(name)
+    typer.echo(f"Removed {name}.")
+
+
+def _facts(name: str) -> dict[str, Any]:
+    import numpy as np
+
+    from forgetscope.data.library import load_data
+
+    data = load_data(name)
+    train, test = (np.bincount(part.labels, minlength=len(data.classes)).tolist() for part in (data.train, data.test))
+    return {
+        "name": data.name,
+        "digest": data.digest,
+        "shape": list(data.shape),
+        "images_per_class": {label: {"train": a, "test": b} for label, a, b in zip(data.classes, train, test, strict=True)},
+    }
+
+
+def _range(counts: list[int]) -> str:
+    return f"{counts[0]}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _note(text: str) -> None:
+    typer.echo(text, err=True)

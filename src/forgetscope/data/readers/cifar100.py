@@ -1,0 +1,124 @@
+"""CIFAR-100 in every form in which it is around: Parquet, the official archives or their folders, image folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forgetscope.data.readers.archives import read_tar
+from forgetscope.data.readers.folders import read_folders
+from forgetscope.data.readers.parquet import read_split
+from forgetscope.data.readers.pickles import load_plain
+from forgetscope.data.sources import Source, Split
+from forgetscope.errors import DataError
+
+# fmt: off
+CLASSES = (
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle", "bowl", "boy", "bridge",
+    "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle", "chair", "chimpanzee", "clock", "cloud", "cockroach",
+    "couch", "crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish", "forest", "fox", "girl", "hamster",
+    "house", "kangaroo", "keyboard", "lamp", "lawn_mower", "leopard", "lion", "lizard", "lobster", "man", "maple_tree",
+    "motorcycle", "mountain", "mouse", "mushroom", "oak_tree", "orange", "orchid", "otter", "palm_tree", "pear", "pickup_truck",
+    "pine_tree", "plain", "plate", "poppy", "porcupine", "possum", "rabbit", "raccoon", "ray", "road", "rocket", "rose", "sea",
+    "seal", "shark", "shrew", "skunk", "skyscraper", "snail", "snake", "spider", "squirrel", "streetcar", "sunflower",
+    "sweet_pepper", "table", "tank", "telephone", "television", "tiger", "tractor", "train", "trout", "tulip", "turtle",
+    "wardrobe", "whale", "willow_tree", "wolf", "woman", "worm",
+)
+SUPERCLASSES = (
+    "aquatic_mammals", "fish", "flowers", "food_containers", "fruit_and_vegetables", "household_electrical_devices",
+    "household_furniture", "insects", "large_carnivores", "large_man-made_outdoor_things", "large_natural_outdoor_scenes",
+    "large_omnivores_and_herbivores", "medium_mammals", "non-insect_invertebrates", "people", "reptiles", "small_mammals",
+    "trees", "vehicles_1", "vehicles_2",
+)
+# fmt: on
+SIDE = 32
+PIXELS = 3 * SIDE * SIDE
+BINARY, PICKLED = ("train.bin", "test.bin"), ("train", "test")
+
+
+def read_cifar100(path: Path) -> Source:
+    """Find out in which form `path` holds CIFAR-100, and read that."""
+    if path.is_file():
+        contents = read_tar(path, {*BINARY, *PICKLED})
+    elif path.is_dir():
+        if any(path.rglob("*.parquet")):
+            return _read_parquet(path)
+        inner = next((path / name for name in ("cifar-100-binary", "cifar-100-python") if (path / name).is_dir()), path)
+        if (inner / "train").is_dir():
+            return read_folders(inner)
+        contents = {name: (inner / name).read_bytes() for name in (*BINARY, *PICKLED) if (inner / name).is_file()}
+    else:
+        raise DataError(f"There is nothing at {path}. Name the archive or folder that holds CIFAR-100.")
+    if any(name in contents for name in BINARY):
+        return _read_binary(path, contents)
+    if any(name in contents for name in PICKLED):
+        return _read_pickled(path, contents)
+    raise DataError(
+        f"{path} holds CIFAR-100 in no form that is known: Parquet files, train.bin and test.bin, the pickles train and test, "
+        "or a folder of images per class in train/ and test/."
+    )
+
+
+def _read_parquet(folder: Path) -> Source:
+    labels = ("fine_label", "coarse_label")
+    (train, columns), (test, _) = (read_split(folder, split, "img", labels) for split in ("train", "test"))
+    return Source(str(folder), CLASSES, train, test, _superclasses(folder, columns["fine_label"], columns["coarse_label"]))
+
+
+def _read_binary(path: Path, contents: Mapping[str, bytes]) -> Source:
+    """Records of one coarse label, one fine label and 3 x 32 x 32 pixels."""
+    splits, coarse = [], np.empty(0, np.int64)
+    for name in BINARY:
+        data = np.frombuffer(_required(path, contents, name), np.uint8)
+        if len(data) == 0 or len(data) % (2 + PIXELS):
+            raise DataError(
+                f"{path}: {name} has {len(data)} bytes, not a whole number of records of {2 + PIXELS}. Get it again."
+            )
+        records = data.reshape(-1, 2 + PIXELS)
+        coarse = records[:, 0].astype(np.int64) if name == BINARY[0] else coarse
+        splits.append(Split(records[:, 1].astype(np.int64), _images(records[:, 2:])))
+    return Source(str(path), CLASSES, splits[0], splits[1], _superclasses(path, splits[0].labels, coarse))
+
+
+def _read_pickled(path: Path, contents: Mapping[str, bytes]) -> Source:
+    splits, coarse = [], np.empty(0, np.int64)
+    for name in PICKLED:
+        batch = load_plain(f"{path}, {name}", _required(path, contents, name))
+        try:
+            data, fine, superclass = batch[b"data"], batch[b"fine_labels"], batch[b"coarse_labels"]
+            labels = np.array(fine, dtype=np.int64)
+            if data.dtype != np.uint8 or data.shape != (len(labels), PIXELS):
+                raise ValueError(f"data is {data.dtype} of shape {data.shape}")
+            coarse = np.array(superclass, dtype=np.int64) if name == PICKLED[0] else coarse
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"{path}: {name} is not a CIFAR-100 batch ({error}). Get it again.") from None
+        splits.append(Split(labels, _images(data)))
+    return Source(str(path), CLASSES, splits[0], splits[1], _superclasses(path, splits[0].labels, coarse))
+
+
+def _required(path: Path, contents: Mapping[str, bytes], name: str) -> bytes:
+    if name not in contents:
+        raise DataError(f"{path} has no {name}: a split is missing. Get it again.")
+    return contents[name]
+
+
+def _images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Rows of red, then green, then blue pixels -> [n, 32, 32, 3]."""
+    return rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+
+
+def _superclasses(path: Path, fine: NDArray[np.int64], coarse: NDArray[np.int64]) -> tuple[str, ...]:
+    """Each class's superclass, as the training images have it."""
+    of: dict[int, int] = dict(zip(fine.tolist(), coarse.tolist(), strict=True))
+    known = (fine >= 0) & (fine < len(CLASSES)) & (coarse >= 0) & (coarse < len(SUPERCLASSES))
+    if not known.all():
+        at = int(np.flatnonzero(~known)[0])
+        raise DataError(
+            f"{path}: image {at} has the labels {fine[at]} and {coarse[at]}; there are 100 classes and 20 superclasses."
+        )
+    if not all(of[label] == group for label, group in zip(fine.tolist(), coarse.tolist(), strict=True)):
+        raise DataError(f"{path}: images of one class have different superclasses. The labels are damaged: get it again.")
+    return tuple(SUPERCLASSES[of[label]] if label in of else "" for label in range(len(CLASSES)))

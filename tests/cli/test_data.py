@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from forgetscope.cli.app import app
+from tiny_cifar100 import SPLITS, binary, write_tar
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache"
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["data", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture
+def birds(tmp_path: Path) -> Path:
+    """Class folders of unequal sizes and images of unequal shapes."""
+    rng = np.random.default_rng(0)
+    for name, count in (("wren", 30), ("owl", 12), ("swift", 20)):
+        (tmp_path / "birds" / name).mkdir(parents=True)
+        for i in range(count):
+            shape = (int(rng.integers(10, 20)), int(rng.integers(10, 20)), 3)
+            Image.fromarray(rng.integers(256, size=shape, dtype=np.uint8)).save(tmp_path / "birds" / name / f"{i}.png")
+    return tmp_path / "birds"
+
+
+def test_help_has_examples() -> None:
+    for command in ("list", "get", "add", "check", "remove"):
+        assert f"Example: forgetscope data {command}" in invoke(command, "--help").output
+
+
+def test_get_list_check_remove(tmp_path: Path) -> None:
+    archive = write_tar(tmp_path / "tiny.tar.gz", {f"{name}.bin": binary(name) for name in SPLITS})
+    got = invoke("get", "cifar100", "--from", archive)
+    assert got.exit_code == 0, got.output
+    assert "DataSet('cifar100', 100 classes, 200 + 100 images, 32x32) is ready: dataset = \"cifar100\"" in got.stdout
+    again = invoke("get", "cifar100")
+    assert again.exit_code == 0
+    assert "cifar100 is here already" in again.stderr
+    listed = invoke("list").stdout
+    assert "cifar100" in listed
+    assert "fetch it with `forgetscope data get tiny-imagenet`" in listed
+    checked = invoke("check", "cifar100", "-o", "sheet.png")
+    assert "Images per class: 2 to learn from, 1 to test on" in checked.stdout
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.height == 25 * 32
+    facts = json.loads(invoke("check", "cifar100", "--json").stdout)
+    assert facts["images_per_class"]["apple"] == {"train": 2, "test": 1}
+    assert json.loads(invoke("list", "--json").stdout)["here"][0]["digest"] == facts["digest"]
+    assert invoke("remove", "cifar100").exit_code == 0
+    assert json.loads(invoke("list", "--json").stdout)["here"] == []
+
+
+def test_one_s_own_images_of_unequal_number_and_shape_run_end_to_end(birds: Path, tmp_path: Path) -> None:
+    refused = invoke("add", "birds", birds)
+    assert refused.exit_code == 2
+    assert "--test-share 0.2" in refused.stderr
+    added = invoke("add", "birds", birds, "--test-share", "0.25", "--size", "8")
+    assert added.exit_code == 0, added.output
+    assert "Images per class: 9 to 22 to learn from, 3 to 8 to test on" in invoke("check", "birds").stdout
+    config = 'dataset = "birds"\nsequence = [[0, 2], [1]]\nretention = 0.3\nepochs = 1\nbatch = 16\n'
+    (tmp_path / "birds.toml").write_text(config)
+    ran = CliRunner().invoke(app, ["run", "birds.toml", "--store", "results", "--threads", "1", "--json"])
+    assert ran.exit_code == 0, ran.output
+    rows = [row for row in json.loads(ran.stdout)["classes"] if row["step"] == 2]
+    kept = {row["class_name"]: row["rehearsal_images"] for row in rows}
+    assert kept == {"owl": 3, "wren": 7, "swift": None}  # floor(0.3 n + 0.5) of 9 and 22 images
+    assert [row["share"] for row in rows[:2]] == [0.3, 0.7]  # p_c = |R_c| / |R|
+    assert all(row["sic"] is not None for row in rows[:2])
+    assert CliRunner().invoke(app, ["report", "results", "-o", "page.html"]).exit_code == 0
+    assert "data:image/png;base64," in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("get", "cifar"), "Did you mean 'cifar100'?"),
+        (("get", "cifar100", "--from", "nowhere"), "There is nothing at nowhere"),
+        (("get", "cifar100", "--from", "ftp://example.org/x"), "only http:// and https:// addresses are supported"),
+        (("add", "cifar100", "."), "The name 'cifar100' is taken"),
+        (("add", "mine", "nowhere"), "There is nothing at nowhere"),
+        (("check", "mine"), "There is no data set 'mine'"),
+        (("remove", "mine"), "There is no data set 'mine'"),
+    ],
+)
+def test_wrong_input_is_one_clear_error(arguments: tuple[str, ...], message: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
