@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test lint check format clean
+.PHONY: demo test lint check benchmarks format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
@@ -21,6 +21,12 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 check: lint test
+
+# Each script prints a ratio of two things measured in one run. CIFAR names a folder with CIFAR-100 as Parquet.
+CIFAR ?= ../shared/data/cifar100
+benchmarks: $(VENV)/.dev
+	$(BIN)/python benchmarks/augmentation.py
+	$(BIN)/python benchmarks/conversion.py $(CIFAR)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from conftest import TINY
 from forgetscope.learning.networks import build_network
 from forgetscope.spec import RunSpec
+from tiny_cifar100 import SPLITS, binary, write_tar
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -26,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_readme_has_the_examples_that_these_tests_know() -> None:
     assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python"}
-    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 2, 2]
+    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 3, 2]
 
 
 def test_the_configuration_is_valid_and_the_same_as_in_the_examples() -> None:
@@ -38,12 +40,22 @@ def test_the_configuration_is_valid_and_the_same_as_in_the_examples() -> None:
 @pytest.mark.slow
 def test_the_commands_run(tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text(RunSpec(**{**TINY, "sequence": TINY["sequence"][:2], "epochs": 1}).to_toml())
-    script = "set -e\n" + "\n".join(blocks("sh"))
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for name in ("wren", "owl"):
+        (tmp_path / "birds" / name).mkdir(parents=True)
+        for i in range(5):
+            Image.new("RGB", (20, 30), (40 * i, 0, 0)).save(tmp_path / "birds" / name / f"{i}.png")
+    archive = write_tar(tmp_path / "tiny.tar.gz", {f"{name}.bin": binary(name) for name in SPLITS})
+    script = "set -e\n" + "\n".join(blocks("sh")).replace("data get cifar100 ", f"data get cifar100 --from {archive} ")
+    changes = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "FORGETSCOPE_CACHE": str(tmp_path / "cache"),
+    }
     ran = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+        ["bash", "-c", script], cwd=tmp_path, env={**os.environ, **changes}, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
+    assert "DataSet('birds', 2 classes, 8 + 2 images, 64x64) is ready" in ran.stdout
     assert (tmp_path / "report.html").is_file()
     assert "Means over experiments that differ in seed and classes only" in ran.stdout
     assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 1  # retention 0.4 shares its first step

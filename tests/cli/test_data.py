@@ -58,6 +58,11 @@ def test_get_list_check_remove(tmp_path: Path) -> None:
     facts = json.loads(invoke("check", "cifar100", "--json").stdout)
     assert facts["images_per_class"]["apple"] == {"train": 2, "test": 1}
     assert json.loads(invoke("list", "--json").stdout)["here"][0]["digest"] == facts["digest"]
+    (tmp_path / "cache" / "broken").mkdir()
+    (tmp_path / "cache" / "broken" / "manifest.json").write_text("{}")
+    assert "broken is damaged" in invoke("list").stdout
+    assert "cifar100" in invoke("list").stdout
+    assert invoke("remove", "broken").exit_code == 0
     assert invoke("remove", "cifar100").exit_code == 0
     assert json.loads(invoke("list", "--json").stdout)["here"] == []
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.errors import DataError
 
 app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,13 +25,20 @@ def list_sets(as_json: JsonOption = False) -> None:
     from forgetscope.data.library import KNOWN, cache_folder, disk_bytes, installed, load_data
     from forgetscope.report.terminal import data_view
 
-    here = [(load_data(name), disk_bytes(name)) for name in installed()]
+    here, damaged = [], []
+    for name in installed():
+        try:
+            here.append((load_data(name), disk_bytes(name)))
+        except DataError as error:  # one damaged set must not hide the others
+            damaged.append(str(error))
     known = {name: known.summary for name, known in KNOWN.items() if name not in installed()}
     if as_json:
         sets = [_facts(data.name) | {"bytes": size} for data, size in here]
-        print_json({"cache": str(cache_folder()), "here": sets, "known": known, "embedded": ["glyphs"]})
+        print_json({"cache": str(cache_folder()), "here": sets, "known": known, "embedded": ["glyphs"], "damaged": damaged})
         return
     print_view(data_view(here, known, cache_folder()))
+    for text in damaged:
+        typer.echo(text)
 
 
 @app.command(epilog="Example: forgetscope data get cifar100 --from ~/Downloads/cifar-100-python.tar.gz")

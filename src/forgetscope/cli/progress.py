@@ -33,23 +33,32 @@ def watch(*, enabled: bool = True) -> Iterator[Progress]:
 
 
 @contextmanager
-def counting() -> Iterator[Callable[[int, int], None]]:
-    """A display on standard error for a count of things done, out of so many (0: unknown)."""
-    started = time.monotonic()
-
-    def text(done: int, total: int) -> str:
-        if not total:
-            return f"{done:,}"
-        left = (time.monotonic() - started) * (total - done) / max(1, done)
-        return f"{done:,} of {total:,}  {_clock(left)} left"
-
+def counting() -> Iterator[Callable[[str, int, int], None]]:
+    """A display on standard error for bytes or images done, out of so many (0: unknown)."""
     if sys.stderr.isatty():
         with _bar() as bar:
-            show = _Bar(bar)
-            yield lambda done, total: show(text(done, total), done / total if total else 0.0, False)
+            yield _Counter(_Bar(bar))
     else:
-        lines = _Lines()
-        yield lambda done, total: lines(text(done, total), 0.0, done == total)
+        yield _Counter(_Lines())
+
+
+class _Counter:
+    """Tells the time left of one thing at a time: first the bytes, then the images."""
+
+    def __init__(self, display: Callable[[str, float, bool], None]) -> None:
+        self._display = display
+        self._what, self._started, self._before = "", 0.0, 0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what != self._what:
+            self._what, self._started, self._before = what, time.monotonic(), done  # a resumed download starts in the middle
+        scale, unit = (1e6, "MB") if what == "bytes" else (1, what)
+        text = f"{done / scale:,.0f} {unit}"
+        if total:
+            new = max(1, done - self._before)
+            left = (time.monotonic() - self._started) * (total - done) / new
+            text = f"{done / scale:,.0f} of {total / scale:,.0f} {unit}  {_clock(left)} left"
+        self._display(text, done / total if total else 0.0, done == total)
 
 
 class _Watcher:

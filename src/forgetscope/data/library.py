@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 from platformdirs import user_cache_path
 
 from forgetscope.data import glyphs
-from forgetscope.data.conversion import Conversion, Progress, convert
+from forgetscope.data.conversion import Conversion, convert
 from forgetscope.data.download import download
 from forgetscope.data.images import FILES, MANIFEST, DataSet, class_strips, open_data, pixel_digest, read_manifest
 from forgetscope.data.readers.cifar100 import read_cifar100
@@ -28,6 +29,7 @@ from forgetscope.files import locked
 from forgetscope.spec import AugmentationSpec, nearest
 
 Note = Callable[[str], None]
+Progress = Callable[[str, int, int], None]  # "bytes" or "images", how many are done, how many there are (0: unknown)
 BRIGHTNESS = 63 / 255
 
 
@@ -243,7 +245,10 @@ def _make(
         folder.parent / f".{folder.name}.lock", lambda: note(f"Another process is making {folder.name}; waiting for it."), done
     ):
         if not done():
-            convert(source, folder, conversion, workers=workers, progress=progress or (lambda done, total: None))
+            convert(source, folder, conversion, workers=workers, progress=partial(progress or _silence, "images"))
+
+
+def _silence(what: str, done: int, total: int) -> None: ...
 
 
 def _downloaded(address: str, known: Known, progress: Progress | None, note: Note) -> Path:
@@ -254,7 +259,8 @@ def _downloaded(address: str, known: Known, progress: Progress | None, note: Not
         address,
         target,
         md5=known.archives.get(file),
-        progress=lambda done, total: progress(done, total or 0) if progress else None,
+        progress=lambda done, total: progress("bytes", done, total or 0) if progress else None,
+        blocked=lambda: note("Another process is downloading it; waiting for it."),
     )
 
 
