@@ -106,3 +106,54 @@ def test_the_order_of_classes_within_a_step_is_not_identity() -> None:
 def test_a_run_s_own_augmentation_wins_over_the_data_set_s() -> None:
     (spec,) = step_specs(RunSpec(crop=3), ((0,),), AugmentationSpec(crop=1, flip=True, brightness=0.5))
     assert spec.training.augmentation == AugmentationSpec(crop=3, flip=True, brightness=0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory": 100, "retention": 0.1}, "memory and retention exclude each other"),
+        ({"memory": 0}, "memory = 0 is not valid"),
+        ({"alpha": [0.5, 0.25], "steps": 2}, "alpha has 2 values for 1 steps with rehearsal"),
+        ({"alpha": [0.5, 0.3]}, r"0.3 \* 128 = 38.4 rehearsal images"),
+        ({"alpha": 1.5}, r"^alpha = 1.5 is not valid: it should be less than 1.$"),
+        ({"sampling": "shuffled"}, r"sampling = 'shuffled' is not known. Did you mean 'reshuffled'\?"),
+        ({"validation": 0.7}, "validation = 0.7 is not valid"),
+        ({"policy": "no such:thing"}, "policy = 'no such:thing' is not known"),
+    ],
+)
+def test_wrong_variants_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        RunSpec(**options)
+
+
+def test_each_step_has_its_own_alpha() -> None:
+    specs = step_specs(RunSpec(alpha=[0.5, 0.25]), GROUPS, AugmentationSpec())
+    assert [spec.rehearsal.alpha for spec in specs[1:] if spec.rehearsal] == [0.5, 0.25]
+    assert ids(RunSpec(alpha=[0.5, 0.25]))[:2] == ids(RunSpec())[:2]
+
+
+def test_variants_are_named_in_the_record_and_change_the_id_of_what_they_change() -> None:
+    for change in ({"memory": 64}, {"policy": "herding"}):
+        assert ids(RunSpec(**change))[0] == ids(RunSpec())[0]
+        assert ids(RunSpec(**change))[1] != ids(RunSpec())[1]
+    for change in ({"sampling": "reshuffled"}, {"validation": 0.1}):
+        assert ids(RunSpec(**change))[0] != ids(RunSpec())[0]
+    spec = step_specs(RunSpec(memory=64, sampling="reshuffled", validation=0.1), GROUPS, AugmentationSpec())[1]
+    assert spec.rehearsal is not None
+    assert (spec.rehearsal.memory, spec.rehearsal.retention) == (64, None)
+    assert (spec.training.sampling, spec.training.validation) == ("reshuffled", 0.1)
+
+
+def test_a_user_s_code_is_part_of_the_identity() -> None:
+    run = RunSpec(policy="mine:choose", network="mine:build")
+    digests = (("1", "1"), ("2", "1"), ("1", "2"))
+    versions = [step_specs(run, GROUPS, AugmentationSpec(), {"mine:choose": a, "mine:build": b}) for a, b in digests]
+    first = [step_id(None, specs[0], "d") for specs in versions]
+    second = [step_id("parent", specs[1], "d") for specs in versions]
+    assert first[0] == first[1] != first[2]  # a network counts from the first step
+    assert second[0] == second[2] != second[1]  # a policy from the second
+
+
+def test_a_memory_survives_toml() -> None:
+    run = RunSpec(memory=200, alpha=[0.5, 0.25])
+    assert RunSpec(**tomllib.loads(run.to_toml())) == run

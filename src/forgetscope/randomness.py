@@ -17,6 +17,7 @@ Purpose = Literal[
     "glyphs-train",
     "glyphs-test",
     "test-share",
+    "validation",
     "network",
     "head",
     "policy",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -24,8 +25,21 @@ PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards i
 
 REPLACED_BY_SEQUENCE = ("increment", "steps", "sequence_seed")
 
-PolicyName = Literal["uniform"]
+POLICIES = (
+    "uniform",
+    "herding",
+    "nearest-mean",
+    "entropy",
+    "boundary",
+    "uncertainty",
+    "least-forgotten",
+    "gradient-diversity",
+    "gradient-matching",
+)
+Sampling = Literal["iid", "reshuffled", "reshuffled-short"]
 Share = Annotated[float, Field(gt=0, le=1)]
+OpenShare = Annotated[float, Field(gt=0, lt=1)]
+NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
 
 
 class _Frozen(BaseModel):
@@ -45,7 +59,11 @@ class RunSpec(_Frozen):
     image_size: Annotated[StrictInt, Field(ge=8, le=256)] | None = Field(
         None, description="Side of the images in pixels. Not set: the data set's own."
     )
-    network: str = Field("resnet8", description="CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) or resnet18.")
+    network: str = Field(
+        "resnet8",
+        description="CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...), resnet18, resnet18-projected, "
+        "or your own: package.module:factory.",
+    )
     increment: Share = Field(0.10, description="Share of the data set's classes that each step introduces.")
     steps: Annotated[StrictInt, Field(ge=1)] = Field(3, description="Number of incremental steps.")
     sequence_seed: Annotated[StrictInt, Field(ge=0)] | None = Field(
@@ -55,10 +73,26 @@ class RunSpec(_Frozen):
         None,
         description="Class numbers of each step, for example [[0, 1], [2, 3]]. Replaces increment, steps and sequence_seed.",
     )
-    policy: PolicyName = Field("uniform", description="Which images of past classes are kept for rehearsal.")
+    policy: str = Field(
+        "uniform",
+        description=f"Which images of past classes are kept for rehearsal: {', '.join(POLICIES)}, "
+        "or your own: package.module:function.",
+    )
     retention: Share = Field(0.08, description="Share of each past class's training images that is kept.")
-    alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.5, description="Share of rehearsal images in a batch, from the second step on."
+    memory: Annotated[StrictInt, Field(ge=1)] | None = Field(
+        None, description="Images kept of all past classes together, divided anew in each step. Replaces retention."
+    )
+    alpha: OpenShare | tuple[OpenShare, ...] = Field(
+        0.5,
+        description="Share of rehearsal images in a batch, from the second step on; a list has one for each of these steps.",
+    )
+    sampling: Sampling = Field(
+        "iid",
+        description="iid: draws with replacement, as the paper has it. reshuffled: passes without replacement, a short last "
+        "batch is filled up. reshuffled-short: it is left short, as in the released scripts.",
+    )
+    validation: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        0.0, description="Share of each class's training images that is set aside and not used at all."
     )
     epochs: Annotated[StrictInt, Field(ge=1)] = Field(20, description="Passes over the new data in each step.")
     first_batch: Annotated[StrictInt, Field(ge=2)] = Field(64, description="Images per iteration in the first step.")
@@ -90,10 +124,22 @@ class RunSpec(_Frozen):
                 raise ValueError(
                     f"sequence and {clash[0]} exclude each other: the sequence already says it. Remove one of them"
                 )
-        kept = self.alpha * self.batch
-        if abs(kept - round(kept)) > 1e-9 or not 1 <= round(kept) < self.batch:
-            raise ValueError(_whole_rehearsal(self.alpha, self.batch))
+        if self.memory is not None and "retention" in self.model_fields_set:
+            raise ValueError("memory and retention exclude each other: both say how much is kept. Remove one of them")
+        if self.policy not in POLICIES and not NAMED_CODE.fullmatch(self.policy):
+            raise ValueError(f"policy = {self.policy!r} is not known.{nearest(self.policy, POLICIES)}".rstrip("."))
+        steps = self.steps if self.sequence is None else len(self.sequence)
+        if isinstance(self.alpha, tuple) and len(self.alpha) != steps - 1:
+            raise ValueError(f"alpha has {len(self.alpha)} values for {steps - 1} steps with rehearsal. Give one for each")
+        for alpha in self.alpha if isinstance(self.alpha, tuple) else (self.alpha,):
+            kept = alpha * self.batch
+            if abs(kept - round(kept)) > 1e-9 or not 1 <= round(kept) < self.batch:
+                raise ValueError(_whole_rehearsal(alpha, self.batch))
         return self
+
+    def alpha_of(self, step: int) -> float:
+        """The share of rehearsal images in a batch of this step, which is at least the second."""
+        return self.alpha[step - 2] if isinstance(self.alpha, tuple) else self.alpha
 
     @classmethod
     def from_toml(cls, path: Path, overrides: Mapping[str, object] | None = None) -> Self:
@@ -111,7 +157,9 @@ class RunSpec(_Frozen):
         """Every option with its value; options that are not set appear commented out, which `comments` explains."""
         lines = []
         for name, field in type(self).model_fields.items():
-            replaced = self.sequence is not None and name in REPLACED_BY_SEQUENCE
+            replaced = (self.sequence is not None and name in REPLACED_BY_SEQUENCE) or (
+                self.memory is not None and name == "retention"
+            )
             value = None if replaced else getattr(self, name)
             if comments:
                 lines += ["", f"# {field.description}"]
@@ -147,14 +195,18 @@ class TrainingSpec(_Frozen):
     momentum: float
     weight_decay: float
     augmentation: AugmentationSpec
+    sampling: Sampling = "iid"
+    validation: float | None = None
 
 
 class RehearsalSpec(_Frozen):
     """What a step does with past classes; a first step has none."""
 
     alpha: float
-    policy: PolicyName
-    retention: float
+    policy: str
+    policy_source: str | None = None  # SHA-256 of the file that holds a user's own policy
+    retention: float | None  # exactly one of these two is set
+    memory: int | None = None
     probe_every: int
 
 
@@ -167,14 +219,19 @@ class StepSpec(_Frozen):
     classes: tuple[int, ...]  # this step's new classes, sorted
     training: TrainingSpec
     network: str | None  # in a first step only: later ones inherit it
+    network_source: str | None = None  # SHA-256 of the file that holds a user's own network
     rehearsal: RehearsalSpec | None  # from the second step on
 
 
-def step_specs(run: RunSpec, sequence: Sequence[Sequence[int]], augmentation: AugmentationSpec) -> list[StepSpec]:
-    """Resolve a run: one spec per step. `augmentation` is the data set's own, where the run sets nothing."""
+def step_specs(
+    run: RunSpec, sequence: Sequence[Sequence[int]], augmentation: AugmentationSpec, sources: Mapping[str, str] | None = None
+) -> list[StepSpec]:
+    """Resolve a run: one spec per step. `augmentation` is the data set's own, where the run sets nothing.
+
+    sources: SHA-256 of the code behind a user's own policy and network, by the names that the run gives them."""
+    sources = sources or {}
     chosen = {name: getattr(run, name) for name in AugmentationSpec.model_fields if getattr(run, name) is not None}
     augmentation = AugmentationSpec(**{**augmentation.model_dump(), **chosen})
-    rehearsal = RehearsalSpec(alpha=run.alpha, policy=run.policy, retention=run.retention, probe_every=run.probe_every)
     specs = []
     for step, classes in enumerate(sequence, start=1):
         training = TrainingSpec(
@@ -184,7 +241,19 @@ def step_specs(run: RunSpec, sequence: Sequence[Sequence[int]], augmentation: Au
             momentum=run.momentum,
             weight_decay=run.weight_decay,
             augmentation=augmentation,
+            sampling=run.sampling,
+            validation=run.validation or None,
         )
+        rehearsal = None
+        if step > 1:
+            rehearsal = RehearsalSpec(
+                alpha=run.alpha_of(step),
+                policy=run.policy,
+                policy_source=sources.get(run.policy),
+                retention=run.retention if run.memory is None else None,
+                memory=run.memory,
+                probe_every=run.probe_every,
+            )
         specs.append(
             StepSpec(
                 step=step,
@@ -192,15 +261,16 @@ def step_specs(run: RunSpec, sequence: Sequence[Sequence[int]], augmentation: Au
                 classes=tuple(sorted(classes)),
                 training=training,
                 network=run.network if step == 1 else None,
-                rehearsal=None if step == 1 else rehearsal,
+                network_source=sources.get(run.network) if step == 1 else None,
+                rehearsal=rehearsal,
             )
         )
     return specs
 
 
 def step_id(parent: str | None, spec: StepSpec, data_digest: str) -> str:
-    """128 bits in hexadecimal: the name of a step's folder."""
-    content = {"parent": parent, "spec": spec.model_dump(mode="json"), "data": data_digest}
+    """128 bits in hexadecimal: the name of a step's folder. What is not set does not count, so new options keep old ids."""
+    content = {"parent": parent, "spec": spec.model_dump(mode="json", exclude_none=True), "data": data_digest}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
@@ -227,14 +297,15 @@ def _explain(error: ValidationError) -> str:
     """All of pydantic's findings as one paragraph in the user's terms."""
     names = list(RunSpec.model_fields)
     sentences = []
-    for finding in error.errors():
-        name, kind, value = ".".join(map(str, finding["loc"])), finding["type"], finding["input"]
+    first_of_each = {finding["loc"][:1]: finding for finding in reversed(error.errors())}  # an option of two types has two
+    for finding in reversed(first_of_each.values()):
+        name, kind, value = "".join(map(str, finding["loc"][:1])), finding["type"], finding["input"]
         if kind == "extra_forbidden":
             sentences.append(f"There is no option {name!r}.{nearest(name, names)}")
         elif not name:
             sentences.append(f"{finding['msg'].removeprefix('Value error, ')}.")
         elif kind == "literal_error":
-            sentences.append(f"{name} = {value!r} is not known.{nearest(str(value), get_args(PolicyName))}")
+            sentences.append(f"{name} = {value!r} is not known.{nearest(str(value), get_args(Sampling))}")
         else:
             message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
             sentences.append(f"{name} = {value!r} is not valid: it {message}.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forgetscope.learning.sampling import draw_new, draw_rehearsal
+from forgetscope.learning.sampling import new_batches, rehearsal_batches
 from forgetscope.randomness import Streams
 from forgetscope.scenario import class_sequence
 from forgetscope.spec import PROTOCOL
@@ -21,8 +21,10 @@ def test_the_protocol_that_these_numbers_belong_to() -> None:
 
 
 def test_sampled_indices() -> None:
-    assert draw_new(Streams(0, 2), 0, 1, 8, 1000).tolist() == GOLDEN_NEW, REASON
-    assert draw_rehearsal(Streams(0, 2), 0, 1, 8, np.array([5, 20, 10])).tolist() == GOLDEN_REHEARSAL, REASON
+    new = new_batches("iid", Streams(0, 2), 0, 8, 8)
+    assert [batch.tolist() for batch in new] == GOLDEN_NEW, REASON
+    rehearsal = rehearsal_batches("iid", Streams(0, 2), 0, 1, 8, np.array([5, 20, 10]))
+    assert [batch.tolist() for batch in rehearsal] == GOLDEN_REHEARSAL, REASON
     assert class_sequence(100, 0.05, 2, seed=0) == GOLDEN_SEQUENCE, REASON
 
 
@@ -33,7 +35,7 @@ def test_the_losses_of_a_tiny_experiment(tiny_store: Path) -> None:
     assert losses == pytest.approx(GOLDEN_LOSSES, rel=2e-3), REASON
 
 
-GOLDEN_NEW = [[35, 362, 139, 773, 207, 357, 479, 323]]
+GOLDEN_NEW = [[0, 2, 1, 6, 1, 2, 3, 2]]
 GOLDEN_REHEARSAL = [[4, 24, 17, 12, 14, 11, 33, 27]]
 GOLDEN_SEQUENCE = ((17, 20, 39, 44, 78), (50, 63, 66, 90, 96))
 GOLDEN_LOSSES = [0.77401, 0.70601, 1.34159, 1.20739, 1.62948, 1.61812]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from forgetscope.errors import SpecError
-from forgetscope.learning.networks import build_network, grow_head
+from forgetscope.learning.networks import build_network, check_features, grow_head
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -74,3 +74,84 @@ def test_a_growing_head_keeps_old_rows_bit_for_bit() -> None:
 def test_unknown_networks_are_refused(name: str) -> None:
     with pytest.raises(SpecError, match=f"network = '{name}' is not known. Use a CIFAR ResNet of depth 6n"):
         build_network(name, 2, None)
+
+
+def test_the_projected_resnet18_ends_in_64_features() -> None:
+    network = build_network("resnet18-projected", 3, rng())
+    assert parameters("resnet18-projected", 3) == parameters("resnet18", 3) - 3 * 513 + 512 * 128 + 128 + 128 * 64 + 64 + 3 * 65
+    assert network.features(torch.zeros(2, 3, 8, 8)).shape == (2, 64)
+    bound = 1 / 512**0.5
+    assert float(network.backbone[1].weight.detach().abs().max()) <= bound
+
+
+class Own(torch.nn.Module):
+    def __init__(self, classes: int, width: int = 4, scale: float = 1.0) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
+        self.head = torch.nn.Linear(width, classes)
+        self.scale = scale
+
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        return self.body(images)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.scale * self.head(self.features(images))
+
+
+class Headless(torch.nn.Module):
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        return images
+
+
+def two_nodes(classes: int) -> torch.nn.Module:
+    return Own(2)
+
+
+def no_module(classes: int) -> int:
+    return classes
+
+
+def headless(classes: int) -> torch.nn.Module:
+    return Headless()
+
+
+def no_features(classes: int) -> torch.nn.Module:
+    return torch.nn.Linear(2, classes)
+
+
+def test_a_user_s_own_network_by_name_follows_the_stream() -> None:
+    state = torch.get_rng_state()
+    first, same, other = (build_network("test_networks:Own", 5, rng(seed)) for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(first.head.weight, same.head.weight)
+    assert not torch.equal(first.head.weight, other.head.weight)
+    grow_head(first, 2, rng())
+    assert first(torch.zeros(1, 3, 8, 8)).shape == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_module", "is int, not a torch.nn.Module"),
+        ("no_features", r"has no method features\(images\)"),
+        ("headless", "has as its head NoneType, not a torch.nn.Linear"),
+        ("two_nodes", "has a head with 2 nodes for 5 classes"),
+    ],
+)
+def test_what_a_network_lacks_is_said_precisely(name: str, message: str) -> None:
+    with pytest.raises(SpecError, match=rf"network test_networks:{name} {message}"):
+        build_network(f"test_networks:{name}", 5, rng())
+
+
+def test_features_must_fit_the_head_and_the_head_the_output() -> None:
+    images = torch.zeros(2, 3, 8, 8)
+    check_features("mine", Own(3), images)
+    with pytest.raises(SpecError, match=r"features of 2 images are \(2, 4\), but the head takes \[2, 6\]"):
+        check_features("mine", WrongWidth(3, width=6), images)
+    with pytest.raises(SpecError, match=r"its output is not head\(features\(images\)\)"):
+        check_features("mine", Own(3, scale=2.0), images)
+
+
+class WrongWidth(Own):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(images), 3)

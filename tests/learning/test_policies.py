@@ -1,65 +1,259 @@
+"""One contract suite for all policies, and each against a slow, literal version of what its docstring says."""
+
 from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forgetscope.learning.policies import POLICIES, quota, rehearsal_set
+from forgetscope.errors import SpecError
+from forgetscope.learning.candidates import Candidates
+from forgetscope.learning.networks import build_network
+from forgetscope.learning.plugins import source_digest
+from forgetscope.learning.policies import AUGMENTED_COPIES, FUNCTIONS, _evenly, choose
 from forgetscope.randomness import Streams
-from forgetscope.spec import RehearsalSpec
+from forgetscope.spec import POLICIES, AugmentationSpec
+
+AUGMENTATION = AugmentationSpec(crop=2, flip=True, brightness=0.5)
 
 
-def spec(retention: float) -> RehearsalSpec:
-    return RehearsalSpec(alpha=0.5, policy="uniform", retention=retention, probe_every=1)
+def candidates(n: int = 24, seed: int = 0, node: int = 1, nodes: int = 4) -> Candidates:
+    """Noise, seen by a network that does not know it."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(256, (n, 8, 8, 3), generator=generator, dtype=torch.uint8)
+    network = build_network("resnet8", nodes, np.random.default_rng(seed))
+    with torch.no_grad():
+        network.head.weight.mul_(20)  # far from uniform predictions
+    history = np.random.default_rng(seed).integers(0, 7, n)
+    return Candidates(
+        images, node, history, network, lambda pixels: (pixels - 0.5).permute(0, 3, 1, 2), AUGMENTATION, Streams(0, 2)
+    )
 
 
-@pytest.mark.parametrize(
-    ("images", "retention", "kept"),
-    [(500, 0.08, 40), (200, 0.08, 16), (10, 0.25, 3), (10, 0.01, 1), (3, 1.0, 3), (50, 0.01, 1)],
-)
-def test_the_quota_is_the_rounded_share_and_at_least_one(images: int, retention: float, kept: int) -> None:
-    assert quota(images, retention) == kept
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_names_and_functions_agree() -> None:
+    assert tuple(FUNCTIONS) == POLICIES
+
+
+# ---- The contract
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@given(n=st.integers(1, 60), share=st.floats(0.01, 1), seed=st.integers(0, 1000))
-def test_a_policy_fills_its_quota_with_different_images_that_it_was_given(name: str, n: int, share: float, seed: int) -> None:
-    images = np.arange(100, 100 + n)
-    chosen = POLICIES[name](images, quota(n, share), np.random.default_rng(seed))
-    assert len(chosen) == quota(n, share)
+@settings(max_examples=8)
+@given(n=st.integers(1, 12), quota=st.integers(1, 15), seed=st.integers(0, 100))
+def test_quotas_are_filled_with_different_images(name: str, n: int, quota: int, seed: int) -> None:
+    chosen = choose(name, candidates(n, seed), quota, rng(seed))
+    assert len(chosen) == min(n, quota)  # a class smaller than its quota is kept whole
     assert len(set(chosen.tolist())) == len(chosen)
-    assert set(chosen.tolist()) <= set(images.tolist())
+    assert set(chosen.tolist()) <= set(range(n))
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_smaller_quota_keeps_the_first(name: str) -> None:
-    images = np.arange(30)
-    large, small = (POLICIES[name](images, n, np.random.default_rng(5)) for n in (12, 5))
-    assert small.tolist() == large[:5].tolist()
+    given = candidates()
+    large, small = (choose(name, given, quota, rng(5)).tolist() for quota in (12, 5))
+    assert small == large[:5]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_same_stream_gives_the_same_choice(name: str) -> None:
+    first, again = (choose(name, candidates(), 9, rng(3)).tolist() for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_which_class_it_is_does_not_matter(name: str) -> None:
+    """Relabelling: the head's rows move, the class's node with them, and the choice stays."""
+    given = candidates()
+    order = torch.tensor([2, 3, 0, 1])
+    network = build_network("resnet8", 4, rng())
+    network.load_state_dict(given.network.state_dict())
+    with torch.no_grad():
+        network.head.weight.copy_(given.network.head.weight[order])
+        network.head.bias.copy_(given.network.head.bias[order])
+    moved = replace(given, network=network, node=int((order == given.node).nonzero()))
+    if name == "uncertainty":  # its augmented copies come from a stream of the node: give both the same
+        copies = given.augmented_predictions(AUGMENTED_COPIES)
+        object.__setattr__(given, "augmented_predictions", lambda times: copies)
+        object.__setattr__(moved, "augmented_predictions", lambda times: torch.argsort(order).numpy()[copies])
+    assert choose(name, moved, 10, rng(1)).tolist() == choose(name, given, 10, rng(1)).tolist()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_ties_are_broken_without_fail(name: str) -> None:
+    """Twenty copies of one image."""
+    one = candidates(1)
+    same = replace(one, images=one.images.expand(20, -1, -1, -1).contiguous(), history=np.full(20, 3))
+    assert sorted(choose(name, same, 20, rng()).tolist()) == list(range(20))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_choosing_leaves_the_network_as_it_was(name: str) -> None:
+    given = candidates()
+    before = {key: value.clone() for key, value in given.network.state_dict().items()}
+    state = torch.get_rng_state()
+    choose(name, given, 5, rng())
+    assert all(torch.equal(before[key], value) for key, value in given.network.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# ---- Each policy against a literal version
 
 
 def test_uniform_chooses_every_image_equally_often() -> None:
-    counts = np.zeros(10)
+    counts, given = np.zeros(10), candidates(10)
     for seed in range(3000):
-        counts[POLICIES["uniform"](np.arange(10), 3, np.random.default_rng(seed))] += 1
+        counts[choose("uniform", given, 3, rng(seed))] += 1
     assert np.abs(counts - 900).max() < 5 * (3000 * 0.3 * 0.7) ** 0.5
 
 
-def test_older_classes_keep_what_the_parent_kept_in_its_order() -> None:
-    kept = {7: np.array([5, 3, 9, 1])}
-    learned = {2: np.arange(20, 30), 4: np.arange(40, 50)}
-    sizes = {7: 10, 2: 10, 4: 10}
-    constant = rehearsal_set(spec(0.4), learned, kept, sizes, Streams(0, 3))
-    shrinking = rehearsal_set(spec(0.2), learned, kept, sizes, Streams(0, 3))
-    assert list(constant) == [7, 2, 4]
-    assert constant[7].tolist() == [5, 3, 9, 1]
-    assert shrinking[7].tolist() == [5, 3]
-    assert shrinking[2].tolist() == constant[2][:2].tolist()
+def literal_follow_mean(vectors: np.ndarray, quota: int) -> list[int]:
+    target, chosen = vectors.mean(axis=0), []
+    for _ in range(quota):
+        free = [i for i in range(len(vectors)) if i not in chosen]
+        distances = [np.linalg.norm(np.mean([vectors[j] for j in [*chosen, i]], axis=0) - target) for i in free]
+        chosen.append(free[int(np.argmin(distances))])
+    return chosen
 
 
-def test_what_is_kept_of_a_class_does_not_depend_on_the_other_classes() -> None:
-    sizes = {2: 10, 4: 10}
-    both = rehearsal_set(spec(0.4), {2: np.arange(10), 4: np.arange(10, 20)}, {}, sizes, Streams(0, 2))
-    alone = rehearsal_set(spec(0.4), {4: np.arange(10, 20)}, {}, sizes, Streams(0, 2))
-    assert both[4].tolist() == alone[4].tolist()
+def test_herding_follows_the_class_mean() -> None:
+    given = candidates()
+    unit = given.features / np.linalg.norm(given.features, axis=1, keepdims=True)
+    assert choose("herding", given, 10, rng()).tolist() == literal_follow_mean(unit, 10)
+
+
+def test_nearest_mean_sorts_by_distance() -> None:
+    given = candidates()
+    unit = given.features / np.linalg.norm(given.features, axis=1, keepdims=True)
+    distance = [math.dist(row, unit.mean(axis=0)) for row in unit]
+    assert choose("nearest-mean", given, 10, rng()).tolist() == sorted(range(24), key=lambda i: distance[i])[:10]
+
+
+def test_entropy_takes_the_most_uncertain() -> None:
+    given = candidates()
+    uncertainty = [-sum(p * math.log(p) for p in row if p > 0) for row in given.probabilities]
+    assert choose("entropy", given, 10, rng()).tolist() == sorted(range(24), key=lambda i: -uncertainty[i])[:10]
+
+
+def test_boundary_takes_the_smallest_margin() -> None:
+    given = candidates()
+    margins = [abs(row[1] - max(row[j] for j in (0, 2, 3))) for row in given.logits]
+    assert choose("boundary", given, 10, rng()).tolist() == sorted(range(24), key=lambda i: margins[i])[:10]
+
+
+def test_uncertainty_spans_the_whole_range() -> None:
+    given = candidates(16)
+    copies = given.augmented_predictions(AUGMENTED_COPIES)
+    spread = [1 - max(np.mean(copies[:, i] == node) for node in range(4)) for i in range(16)]
+    ranked = sorted(range(16), key=lambda i: spread[i])
+    chosen = choose("uncertainty", given, 4, rng()).tolist()
+    assert sorted(ranked.index(i) for i in chosen) == [0, 4, 8, 12]  # every fourth of sixteen
+    assert max(spread) > 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 16, 100])
+def test_even_orders_hold_everything_and_begin_spread_out(n: int) -> None:
+    order = _evenly(n)
+    assert sorted(order.tolist()) == list(range(n))
+    if n == 100:
+        for quota in (4, 8, 16):
+            gaps = np.diff(sorted([*order[:quota].tolist(), n]))
+            assert gaps.max() <= 2.6 * n / quota
+
+
+def test_least_forgotten_takes_images_that_stayed_learned() -> None:
+    given = replace(candidates(6), history=np.array([0, 5, 1, 3, 1, 0]))  # two never learned; lost 2, 0, 1, 0 times
+    chosen = choose("least-forgotten", given, 6, rng()).tolist()
+    assert set(chosen[:2]) == {2, 4}
+    assert chosen[2:4] == [3, 1]
+    assert set(chosen[4:]) == {0, 5}
+    assert {choose("least-forgotten", given, 1, rng(seed)).tolist()[0] for seed in range(20)} == {2, 4}  # ties by the stream
+
+
+def gradients(given: Candidates) -> np.ndarray:
+    """By autograd, image by image: weights and biases of the head, flattened."""
+    rows = []
+    head = given.network.head
+    for features in given.features:
+        head.zero_grad()
+        logits = torch.from_numpy(features) @ head.weight.double().T + head.bias.double()
+        torch.nn.functional.cross_entropy(logits[None], torch.tensor([given.node])).backward()
+        rows.append(torch.cat([head.weight.grad.flatten(), head.bias.grad]).double().numpy().copy())
+    return np.array(rows)
+
+
+def test_gradient_products_are_those_of_autograd() -> None:
+    given = candidates()
+    vectors = gradients(given)
+    np.testing.assert_allclose(given.gradient_products, vectors @ vectors.T, rtol=1e-4, atol=1e-5)
+
+
+def test_gradient_matching_follows_the_class_s_gradient() -> None:
+    given = candidates()
+    vectors = gradients(given)
+    chosen = choose("gradient-matching", given, 8, rng()).tolist()
+    assert chosen == literal_follow_mean(vectors, 8)
+    bias = np.linalg.norm(vectors[chosen].mean(axis=0) - vectors.mean(axis=0))
+    others = [np.linalg.norm(vectors[rng(s).permutation(24)[:8]].mean(axis=0) - vectors.mean(axis=0)) for s in range(50)]
+    assert bias < min(others)  # b_c is smaller than for any of fifty random sets
+
+
+def test_gradient_diversity_keeps_gradients_apart() -> None:
+    given = candidates()
+    vectors = gradients(given)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    chosen = [int(cosines.sum(axis=1).argmin())]
+    while len(chosen) < 8:
+        free = [i for i in range(24) if i not in chosen]
+        chosen.append(min(free, key=lambda i: max(cosines[i, j] for j in chosen)))
+    assert choose("gradient-diversity", given, 8, rng()).tolist() == chosen
+
+
+# ---- A user's own
+
+
+def test_a_user_s_own_policy_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = tmp_path / "my_policies.py"
+    source.write_text("def last(candidates, quota, rng):\n    return list(range(len(candidates)))[::-1][:quota]\n")
+    assert choose("my_policies:last", candidates(5), 2, rng()).tolist() == [4, 3]
+    digest = source_digest("my_policies:last")
+    source.write_text(source.read_text() + "# changed\n")
+    assert source_digest("my_policies:last") != digest
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return [0, 0]", "must return 2 different positions from 0 to 4"),
+        ("return [0, 5]", "must return 2 different positions from 0 to 4"),
+        ("return [0]", r"returned int64 of shape \(1,\), expected 2 whole numbers"),
+        ("return [0.5, 1.5]", "returned float64"),
+    ],
+)
+def test_a_policy_that_breaks_the_contract_is_told_so(
+    body: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"broken_{abs(hash(body))}"
+    (tmp_path / f"{name}.py").write_text(f"def choose(candidates, quota, rng):\n    {body}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SpecError, match=message):
+        choose(f"{name}:choose", candidates(5), 2, rng())
+
+
+def test_code_that_cannot_be_found_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no_such_module:f: cannot import no_such_module"):
+        choose("no_such_module:f", candidates(2), 1, rng())
+    with pytest.raises(SpecError, match="math has no function 'nothing'"):
+        choose("math:nothing", candidates(2), 1, rng())

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from forgetscope.errors import Diverged
 from forgetscope.learning.networks import build_network
-from forgetscope.learning.rsgd import EpochEnd, Normalisation, TrainingSet, learning_rate_at, make_optimiser, train_step
+from forgetscope.learning.rsgd import (
+    EpochEnd,
+    Normalisation,
+    TrainingSet,
+    learning_rate_at,
+    make_optimiser,
+    note_predictions,
+    train_step,
+)
 from forgetscope.randomness import Streams
 from forgetscope.spec import AugmentationSpec, TrainingSpec
 
@@ -110,6 +118,39 @@ def test_a_step_continues_from_any_epoch() -> None:
     later = list(train_step(rest, optimiser, new, rehearsal, AS_IS, spec, 0.5, Streams(0, 2), epochs_done=1))
     assert [first, *later] == ends
     assert all(torch.equal(a, b) for a, b in zip(whole.state_dict().values(), rest.state_dict().values(), strict=True))
+
+
+def test_short_batches_are_trained_on_as_they_are() -> None:
+    network = Watcher(7)
+    run(network, training(epochs=1, batch=32, sampling="reshuffled-short"), 0.5, images_of(4, 2, 0))
+    composition = [(sum(n >= 4 for n in batch), sum(n < 4 for n in batch)) for batch in network.batches]
+    assert composition == [(16, 8), (16, 8), (13, 8)]  # 45 new images; a rehearsal set of 8 never fills its 16
+
+
+def test_a_lost_prediction_is_counted_when_a_correct_one_turns_wrong() -> None:
+    history = torch.zeros(4, dtype=torch.int16)
+    for positions, right in (
+        ([0, 1], [1, 0]),
+        ([0, 1], [0, 1]),
+        ([0, 1], [0, 0]),
+        ([0], [1]),
+        ([2, 2], [1, 0]),
+        ([3, 3], [1, 1]),
+    ):
+        note_predictions(history, torch.tensor(positions), torch.tensor(right, dtype=torch.bool))
+    # image 0: right, wrong (lost), wrong, right; image 1: wrong, right, wrong (lost); 2: right and wrong at once; 3: right
+    assert (history // 2).tolist() == [1, 1, 0, 0]
+    assert (history % 2).tolist() == [1, 0, 0, 1]
+    assert (history > 0).tolist() == [True, True, False, True]  # learned at least once
+
+
+def test_training_keeps_the_history_of_every_new_image() -> None:
+    network, spec = build_network("resnet8", 7, np.random.default_rng(0)), training(epochs=4, learning_rate=0.05)
+    history = torch.zeros(45, dtype=torch.int16)
+    new = images_of(3, 15, 4)
+    list(train_step(network, make_optimiser(network, spec), new, images_of(4, 2, 0), AS_IS, spec, 0.5, Streams(0, 2), history))
+    assert int(history.max()) > 0
+    assert int(history.min()) >= 0
 
 
 def test_a_loss_that_is_not_finite_ends_the_step_with_its_iteration() -> None:

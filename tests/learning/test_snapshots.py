@@ -16,7 +16,15 @@ def write(path: Path, data: bytes) -> None:
 
 def snapshot(epoch: int) -> Snapshot:
     tensor = torch.full((2, 2), float(epoch))
-    return Snapshot(epoch, 3, [{"epoch": 1, "loss": 0.25}], {"w": tensor}, [tensor + 0, tensor + 1], {"pairs": tensor.clone()})
+    return Snapshot(
+        epoch,
+        3,
+        [{"epoch": 1, "loss": 0.25}],
+        {"w": tensor},
+        [tensor + 0, tensor + 1],
+        {"pairs": tensor.clone()},
+        torch.tensor([epoch, 7], dtype=torch.int16),
+    )
 
 
 def test_the_latest_of_two_files_counts(tmp_path: Path) -> None:
@@ -29,6 +37,7 @@ def test_the_latest_of_two_files_counts(tmp_path: Path) -> None:
     assert (loaded.epoch, loaded.threads, loaded.history) == (3, 3, [{"epoch": 1, "loss": 0.25}])
     assert torch.equal(loaded.momentum[1], torch.full((2, 2), 4.0))
     assert torch.equal(loaded.measured["pairs"], loaded.network["w"])
+    assert loaded.images.tolist() == [3, 7]
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty"])
@@ -59,7 +68,7 @@ def test_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
 
     network, optimiser = fresh()
     train(network, optimiser, 3)
-    save_snapshot(tmp_path, Snapshot(1, 1, [], network.state_dict(), momentum_of(optimiser), {}), write)
+    save_snapshot(tmp_path, Snapshot(1, 1, [], network.state_dict(), momentum_of(optimiser), {}, torch.zeros(1)), write)
     train(network, optimiser, 3)
     resumed, resumed_optimiser = fresh()
     loaded = load_snapshot(tmp_path)

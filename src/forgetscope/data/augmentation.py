@@ -22,8 +22,9 @@ class Draws:
     flip: Tensor
     factor: Tensor
 
-    def batch(self, i: int) -> Draws:
-        return Draws(self.top[i], self.left[i], self.flip[i], self.factor[i])
+    def batch(self, i: int, images: int | None = None) -> Draws:
+        """One batch's draws; a batch may hold fewer images than there are draws."""
+        return Draws(self.top[i, :images], self.left[i, :images], self.flip[i, :images], self.factor[i, :images])
 
 
 def draw(

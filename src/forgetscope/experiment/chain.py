@@ -15,6 +15,7 @@ from forgetscope.data.library import load_data
 from forgetscope.errors import DamagedStep, SpecError
 from forgetscope.experiment.step import Settings, environment, run_step
 from forgetscope.learning.networks import build_network
+from forgetscope.learning.plugins import source_digest
 from forgetscope.learning.rsgd import EpochEnd
 from forgetscope.scenario import Increments, class_sequence, explicit_sequence
 from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
@@ -69,8 +70,9 @@ def run_experiment(
     progress = progress or Silence()
     settings = Settings(choose_device(device), threads or default_threads())
     build_network(spec.network, 1, None)  # an unknown network must not wait for the data
+    sources = {name: source_digest(name) for name in (spec.policy, spec.network) if ":" in name}
     data = load_data(spec.dataset, spec.image_size, progress.note)
-    specs = step_specs(spec, sequence_of(spec, len(data.classes)), data.augmentation)
+    specs = step_specs(spec, sequence_of(spec, len(data.classes)), data.augmentation, sources)
     store.prepare()
     plan = make_plan(specs, data, store, progress.note)
     progress.planned(plan)

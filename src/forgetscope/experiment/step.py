@@ -12,10 +12,12 @@ from importlib.metadata import version
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.experiment.tables import (
     ClassFacts,
+    Indices,
     Measured,
     class_table,
     confusion_table,
@@ -24,8 +26,10 @@ from forgetscope.experiment.tables import (
     rehearsal_table,
 )
 from forgetscope.files import replace_durably
-from forgetscope.learning.networks import Network, build_network, grow_head
-from forgetscope.learning.policies import Indices, rehearsal_set
+from forgetscope.learning.budgets import quotas
+from forgetscope.learning.candidates import Candidates
+from forgetscope.learning.networks import build_network, check_features, grow_head
+from forgetscope.learning.policies import choose
 from forgetscope.learning.rsgd import EpochEnd, Normalisation, TrainingSet, make_optimiser, train_step
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, momentum_of, restore, save_snapshot
 from forgetscope.measuring.probe import Probe
@@ -34,6 +38,7 @@ from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, parquet_bytes
 
 EVALUATION_BATCH = 500
+IMAGE_HISTORY = "image_history"  # in the state, beside the network: what `least-forgotten` needs
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Inherited:
     introduced: tuple[int, ...]
     when_learned: NDArray[np.float64]
     learned_last: tuple[int, ...]  # the classes that the parent itself learned
+    history: NDArray[np.int64]  # of their images, class after class
     kept: Mapping[int, Indices]  # the parent's rehearsal set
 
     @classmethod
@@ -62,13 +68,16 @@ class Inherited:
         rehearsal = parent.table("rehearsal")
         labels, images = rehearsal["class_id"].to_numpy(), rehearsal["image"].to_numpy()
         older = [label for label in table["class_id"] if label not in parent.spec.classes]
+        state = parent.state()
+        history = state.pop(IMAGE_HISTORY)
         return cls(
             network=parent.info["network"],
-            state=parent.state(),
+            state=state,
             classes=tuple(table["class_id"]),
             introduced=tuple(table["introduced_step"]),
             when_learned=np.array(table["accuracy_when_learned"], np.float64),
             learned_last=parent.spec.classes,
+            history=history.astype(np.int64),
             kept={label: images[labels == label] for label in older},
         )
 
@@ -88,13 +97,16 @@ def run_step(
     inherited = None if parent is None else Inherited.from_record(parent)
     past = () if inherited is None else inherited.classes
     classes = (*past, *spec.classes)
-    images_of = {label: np.flatnonzero(data.train.labels == label) for label in classes}
-    rehearsal = _choose_rehearsal(spec, inherited, images_of, streams)
-    network = _start_network(spec, inherited, streams).to(settings.device)
+    images_of = {label: _images_to_use(spec, data, label) for label in classes}
     normalise = _normalisation(data, settings.device)
+    network = _start_network(spec, inherited, streams, data, normalise).to(settings.device)
+    rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
+    if inherited is not None:
+        grow_head(network, len(spec.classes), streams("head"))
     new_set = _training_set(data.train, {label: images_of[label] for label in spec.classes}, len(past), settings.device)
     rehearsed_set = _training_set(data.train, rehearsal, 0, settings.device) if rehearsal else None
 
+    image_history = torch.zeros(len(new_set.nodes), dtype=torch.int16, device=settings.device)
     optimiser = make_optimiser(network, spec.training)
     working = store.working(id)
     working.mkdir(exist_ok=True)
@@ -105,6 +117,7 @@ def run_step(
         restore(snapshot, network, optimiser)
         measured, epochs_done = Measured.from_tensors(snapshot.measured), snapshot.epoch
         history = snapshot.history
+        image_history.copy_(snapshot.images)
         torch.set_num_threads(snapshot.threads)  # other threads would add up in another order
     threads = torch.get_num_threads()
 
@@ -123,12 +136,14 @@ def run_step(
 
     if epochs_done == 0:
         measure(0)
-    for end in train_step(network, optimiser, new_set, rehearsed_set, normalise, spec.training, alpha, streams, epochs_done):
+    for end in train_step(
+        network, optimiser, new_set, rehearsed_set, normalise, spec.training, alpha, streams, image_history, epochs_done
+    ):
         if _is_probed(spec, end.epoch):
             measure(end.iteration)
         history.append({"epoch": end.epoch, "loss": end.loss, "accuracy": end.accuracy})
-        state = Snapshot(end.epoch, threads, history, network.state_dict(), momentum_of(optimiser), measured.tensors())
-        save_snapshot(working, state, replace_durably)
+        state = network.state_dict(), momentum_of(optimiser), measured.tensors(), image_history
+        save_snapshot(working, Snapshot(end.epoch, threads, history, *state), replace_durably)
         on_epoch(end)
 
     confusion = _confusion(network, data.test, classes, normalise, settings.device)
@@ -157,7 +172,7 @@ def run_step(
             "confusion": confusion_table(confusion, classes),
         },
         network=inherited.network if inherited else str(spec.network),
-        state={name: tensor.detach().cpu().contiguous().numpy() for name, tensor in network.state_dict().items()},
+        state=_arrays({**network.state_dict(), IMAGE_HISTORY: image_history}),
     )
     return store.commit(record, datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -175,22 +190,58 @@ def environment(settings: Settings) -> dict[str, object]:
 
 
 def _choose_rehearsal(
-    spec: StepSpec, inherited: Inherited | None, images_of: Mapping[int, Indices], streams: Streams
+    spec: StepSpec,
+    inherited: Inherited | None,
+    images_of: Mapping[int, Indices],
+    network: nn.Module,
+    normalise: Normalisation,
+    data: DataSet,
+    streams: Streams,
 ) -> dict[int, Indices]:
-    """The policy is the first act of the step that uses it. Of older classes it sees only what the parent kept."""
+    """The policy is the first act of the step that uses it. Of older classes it sees only what the parent kept.
+
+    Per class in order of selection, classes in the order of their head nodes."""
     if spec.rehearsal is None or inherited is None:
         return {}
-    learned = {label: images_of[label] for label in inherited.learned_last}
-    sizes = {label: len(images_of[label]) for label in inherited.classes}
-    return rehearsal_set(spec.rehearsal, learned, inherited.kept, sizes, streams)
+    quota = quotas(spec.rehearsal, {label: len(images_of[label]) for label in inherited.classes})
+    sizes = [len(images_of[label]) for label in inherited.learned_last]
+    history = dict(zip(inherited.learned_last, np.split(inherited.history, np.cumsum(sizes)[:-1]), strict=True))
+    chosen: dict[int, Indices] = {}
+    for node, label in enumerate(inherited.classes):
+        if label in inherited.kept:
+            chosen[label] = inherited.kept[label][: quota[label]]
+            continue
+        images = torch.from_numpy(data.train.images[images_of[label]]).to(normalise.mean.device)
+        candidates = Candidates(images, node, history[label], network, normalise, spec.training.augmentation, streams)
+        # A stream per class: which images of a class are kept does not depend on which other classes there are.
+        positions = choose(spec.rehearsal.policy, candidates, quota[label], streams("policy", label))
+        chosen[label] = images_of[label][positions]
+    return chosen
 
 
-def _start_network(spec: StepSpec, inherited: Inherited | None, streams: Streams) -> Network:
+def _images_to_use(spec: StepSpec, data: DataSet, label: int) -> Indices:
+    """A class's training images, in order, without those that are set aside for validation."""
+    images = np.flatnonzero(data.train.labels == label)
+    aside = round((spec.training.validation or 0.0) * len(images))
+    held = Streams(spec.seed, 0)("validation", label).permutation(len(images))[:aside]
+    return np.delete(images, held)
+
+
+def _arrays(state: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.generic]]:
+    return {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in state.items()}
+
+
+def _start_network(
+    spec: StepSpec, inherited: Inherited | None, streams: Streams, data: DataSet, normalise: Normalisation
+) -> nn.Module:
+    """A new network, or the parent's as it left it."""
     if inherited is None:
-        return build_network(str(spec.network), len(spec.classes), streams("network"))
+        network = build_network(str(spec.network), len(spec.classes), streams("network"))
+        images = torch.from_numpy(np.array(data.train.images[:2])).to(normalise.mean.device)
+        check_features(str(spec.network), network.to(normalise.mean.device), normalise(images.float() / 255))
+        return network
     network = build_network(inherited.network, len(inherited.classes), None)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in inherited.state.items()})
-    grow_head(network, len(spec.classes), streams("head"))
     return network
 
 
@@ -239,7 +290,7 @@ def _is_probed(spec: StepSpec, epoch: int) -> bool:
 
 @torch.no_grad()
 def _confusion(
-    network: Network, test: ImageSet, classes: tuple[int, ...], normalise: Normalisation, device: torch.device
+    network: nn.Module, test: ImageSet, classes: tuple[int, ...], normalise: Normalisation, device: torch.device
 ) -> NDArray[np.int64]:
     """Counts [true node, predicted node] on the test images of all classes seen so far."""
     network.eval()

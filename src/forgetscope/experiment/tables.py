@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from forgetscope.learning.policies import Indices
 from forgetscope.measuring.forgetting import forgetting
 from forgetscope.measuring.probe import Measurement
 from forgetscope.store import COEFFICIENTS
+
+Indices = NDArray[np.int64]
 
 QUANTITIES = (*COEFFICIENTS, "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal")
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from forgetscope.errors import SpecError
+from forgetscope.learning.plugins import load_named
 
 
 class Network(nn.Module):
@@ -34,21 +35,66 @@ class Network(nn.Module):
         return logits
 
 
-def build_network(name: str, classes: int, rng: np.random.Generator | None) -> Network:
-    """A network in channels-last layout; `rng` draws its first weights, None leaves them for a saved state to fill."""
+def build_network(name: str, classes: int, rng: np.random.Generator | None) -> nn.Module:
+    """A network in channels-last layout; `rng` draws its first weights, None leaves them for a saved state to fill.
+
+    A user's own, `package.module:factory`, is called with the number of classes."""
     with torch.random.fork_rng(devices=[]):  # constructors draw from the global generator; ours must not move it
-        network = Network(*_backbone(name), classes)
-    if rng is not None:
-        _initialise(network, rng)
-    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+        if ":" in name:
+            torch.manual_seed(0 if rng is None else int(rng.integers(2**62)))
+            network = load_named(name)(classes)
+        else:
+            network = Network(*_backbone(name), classes)
+            if rng is not None:
+                _initialise(network, rng)
+    check_network(name, network, classes)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[no-any-return]
 
 
-def grow_head(network: Network, new_classes: int, rng: np.random.Generator) -> None:
+def check_network(name: str, network: object, classes: int) -> None:
+    """Says precisely what a network lacks."""
+    problem, head = None, getattr(network, "head", None)
+    if not isinstance(network, nn.Module):
+        problem = f"is {type(network).__name__}, not a torch.nn.Module"
+    elif not callable(getattr(network, "features", None)):
+        problem = "has no method features(images) that returns [n, d]"
+    elif not isinstance(head, nn.Linear):
+        problem = f"has as its head {type(head).__name__}, not a torch.nn.Linear"
+    elif head.out_features != classes:
+        problem = f"has a head with {head.out_features} nodes for {classes} classes"
+    elif head.bias is None:
+        problem = "has a head without bias; the coefficients include it"
+    if problem:
+        raise SpecError(f"network {name} {problem}. It needs features(images) and a linear head with one node per class.")
+
+
+def check_features(name: str, network: nn.Module, images: Tensor) -> None:
+    """A network's features must be what its head takes, and its output what its head makes of them."""
+    network.eval()
+    with torch.no_grad():
+        features, logits = network.features(images), network(images)  # type: ignore[operator]
+        head = network.head
+        assert isinstance(head, nn.Linear)  # as check_network saw
+        width = head.in_features
+        if not isinstance(features, Tensor) or features.shape != (len(images), width):
+            found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            raise SpecError(
+                f"network {name}: features of {len(images)} images are {found}, but the head takes [{len(images)}, {width}]."
+            )
+        if not torch.allclose(logits, head(features), rtol=1e-3, atol=1e-4):
+            raise SpecError(
+                f"network {name}: its output is not head(features(images)). "
+                "The coefficients would not be those of its training."
+            )
+
+
+def grow_head(network: nn.Module, new_classes: int, rng: np.random.Generator) -> None:
     """Append one node per new class, uniform in +-1/sqrt(d); the old rows stay bit for bit."""
     old = network.head
+    assert isinstance(old, nn.Linear)  # as check_network saw
     with torch.random.fork_rng(devices=[]):
         head = nn.Linear(old.in_features, old.out_features + new_classes)
-    _initialise_head(head, rng)
+    _initialise_linear(head, rng)
     with torch.no_grad():
         head.to(old.weight.device)
         head.weight[: old.out_features] = old.weight
@@ -59,12 +105,14 @@ def grow_head(network: Network, new_classes: int, rng: np.random.Generator) -> N
 def _backbone(name: str) -> tuple[nn.Module, int]:
     if name == "resnet18":
         return _ResNet18(), 512
+    if name == "resnet18-projected":
+        return nn.Sequential(_ResNet18(), nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, 64)), 64
     match = re.fullmatch(r"resnet(\d+)", name)
     depth = int(match[1]) if match else 0
     if depth < 8 or depth % 6 != 2:
         raise SpecError(
             f"network = {name!r} is not known. Use a CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) "
-            "or resnet18."
+            "resnet18, resnet18-projected, or your own as package.module:factory."
         )
     return _CifarResNet((depth - 2) // 6), 64
 
@@ -77,10 +125,13 @@ def _initialise(network: Network, rng: np.random.Generator) -> None:
             draws = rng.standard_normal(tuple(module.weight.shape)) * math.sqrt(2 / fan_in)
             with torch.no_grad():
                 module.weight.copy_(torch.from_numpy(draws))
-    _initialise_head(network.head, rng)
+        elif isinstance(module, nn.Linear):
+            _initialise_linear(module, rng)
+    _initialise_linear(network.head, rng)
 
 
-def _initialise_head(head: nn.Linear, rng: np.random.Generator) -> None:
+def _initialise_linear(head: nn.Linear, rng: np.random.Generator) -> None:
+    """Uniform in +-1/sqrt(d)."""
     bound = 1 / math.sqrt(head.in_features)
     with torch.no_grad():
         for parameter in (head.weight, head.bias):

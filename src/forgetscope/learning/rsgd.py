@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from forgetscope.data.augmentation import augment, draw
 from forgetscope.errors import Diverged
-from forgetscope.learning.sampling import draw_new, draw_rehearsal, iterations_per_epoch
+from forgetscope.learning.sampling import new_batches, rehearsal_batches
 from forgetscope.randomness import Streams
 from forgetscope.spec import TrainingSpec
 
@@ -74,54 +74,66 @@ def train_step(
     training: TrainingSpec,
     alpha: float,
     streams: Streams,
+    history: Tensor | None = None,
     epochs_done: int = 0,
 ) -> Iterator[EpochEnd]:
     """Train in place, yielding after each epoch. A first step has no rehearsal set and alpha 0.
 
+    history [new images], int16 on the device, is kept up to date: 2 x lost predictions + 1 if the last one was correct.
     `epochs_done` continues a step from its snapshot.
     """
-    rehearsal_per_batch = round(alpha * training.batch)
-    iterations = iterations_per_epoch(len(new.nodes), training.batch - rehearsal_per_batch)
+    device = new.images.device
+    history = torch.zeros(len(new.nodes), dtype=torch.int16, device=device) if history is None else history
     for epoch in range(epochs_done, training.epochs):
         for group in optimiser.param_groups:
             group["lr"] = learning_rate_at(epoch, training)
-        positions = _positions(new, rehearsal, streams, epoch, iterations, training.batch, rehearsal_per_batch)
-        draws = draw(training.augmentation, iterations, training.batch, streams, epoch, new.images.device)
-        losses = torch.zeros(iterations, device=new.images.device)  # read once per epoch: reading a loss makes a GPU wait
-        correct = torch.zeros((), dtype=torch.int64, device=new.images.device)
+        batches = _batches(new, rehearsal, training, alpha, streams, epoch)
+        draws = draw(training.augmentation, len(batches), training.batch, streams, epoch, device)
+        losses = torch.zeros(len(batches), device=device)  # read once per epoch: reading a loss makes a GPU wait
+        correct = torch.zeros((), dtype=torch.int64, device=device)
+        seen = 0
         network.train()
-        for i, (new_positions, rehearsal_positions) in enumerate(positions):
+        for i, (new_positions, rehearsal_positions) in enumerate(batches):
             images, nodes = new.images[new_positions], new.nodes[new_positions]
             if rehearsal is not None:
                 images = torch.cat([images, rehearsal.images[rehearsal_positions]])
                 nodes = torch.cat([nodes, rehearsal.nodes[rehearsal_positions]])
-            logits = network(normalise(augment(images, training.augmentation, draws.batch(i))))
+            logits = network(normalise(augment(images, training.augmentation, draws.batch(i, len(nodes)))))
             loss = F.cross_entropy(logits, nodes)  # the plain mean over K images weights the parts by alpha and 1 - alpha
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             losses[i] = loss.detach()
-            correct += (logits.detach().argmax(dim=1) == nodes).sum()
+            right = logits.detach().argmax(dim=1) == nodes
+            correct += right.sum()
+            seen += len(nodes)
+            note_predictions(history, new_positions, right[: len(new_positions)])
         mean_loss = _mean_of_finite(losses.cpu(), epoch, training)
-        yield EpochEnd(epoch + 1, (epoch + 1) * iterations, mean_loss, float(correct) / (iterations * training.batch))
+        yield EpochEnd(epoch + 1, (epoch + 1) * len(batches), mean_loss, float(correct) / seen)
 
 
-def _positions(
-    new: TrainingSet,
-    rehearsal: TrainingSet | None,
-    streams: Streams,
-    epoch: int,
-    iterations: int,
-    batch: int,
-    rehearsal_per_batch: int,
-) -> Iterator[tuple[Tensor, Tensor]]:
+def note_predictions(history: Tensor, positions: Tensor, right: Tensor) -> None:
+    """Update each seen image's history, in place. An image that is twice in a batch was right if it was right both times."""
+    value = history[positions]
+    now = torch.ones_like(history).scatter_reduce_(0, positions, right.to(history.dtype), "amin")[positions]
+    lost = (value & 1) * (1 - now)
+    history[positions] = (value & ~1) + 2 * lost + now
+
+
+def _batches(
+    new: TrainingSet, rehearsal: TrainingSet | None, training: TrainingSpec, alpha: float, streams: Streams, epoch: int
+) -> list[tuple[Tensor, Tensor]]:
     """Per iteration, the positions of its new and of its rehearsal images; the whole epoch moves to the device at once."""
-    device = new.images.device
-    from_new = draw_new(streams, epoch, iterations, batch - rehearsal_per_batch, len(new.nodes))
-    from_rehearsal = np.empty((iterations, 0), np.int64)
+    rehearsed = round(alpha * training.batch)
+    from_new = new_batches(training.sampling, streams, epoch, training.batch - rehearsed, len(new.nodes))
+    from_rehearsal = [np.empty(0, np.int64)] * len(from_new)
     if rehearsal is not None:
-        from_rehearsal = draw_rehearsal(streams, epoch, iterations, rehearsal_per_batch, rehearsal.class_sizes)
-    return zip(torch.from_numpy(from_new).to(device), torch.from_numpy(from_rehearsal).to(device), strict=True)
+        from_rehearsal = rehearsal_batches(training.sampling, streams, epoch, len(from_new), rehearsed, rehearsal.class_sizes)
+    return list(zip(*(_on_device(part, new.images.device) for part in (from_new, from_rehearsal)), strict=True))
+
+
+def _on_device(batches: Sequence[NDArray[np.int64]], device: torch.device) -> tuple[Tensor, ...]:
+    return torch.split(torch.from_numpy(np.concatenate(batches)).to(device), [len(batch) for batch in batches])
 
 
 def _mean_of_finite(losses: Tensor, epoch: int, training: TrainingSpec) -> float:

@@ -29,6 +29,7 @@ class Snapshot:
     network: dict[str, Tensor]
     momentum: list[Tensor]
     measured: dict[str, Tensor]
+    images: Tensor  # int16, the history of each new image
 
 
 def momentum_of(optimiser: torch.optim.SGD) -> list[Tensor]:
@@ -50,6 +51,7 @@ def save_snapshot(folder: Path, snapshot: Snapshot, write: Writer) -> None:
     tensors = {f"network.{name}": tensor for name, tensor in snapshot.network.items()}
     tensors |= {f"momentum.{i}": buffer for i, buffer in enumerate(snapshot.momentum)}
     tensors |= {f"measured.{name}": tensor for name, tensor in snapshot.measured.items()}
+    tensors["images"] = snapshot.images
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     values = {"epoch": snapshot.epoch, "threads": snapshot.threads, "history": snapshot.history}
     body = safetensors.torch.save(tensors, {"values": json.dumps(values)})
@@ -83,4 +85,5 @@ def _load(path: Path) -> Snapshot | None:
         network=part("network."),
         momentum=[momentum[str(i)] for i in range(len(momentum))],
         measured=part("measured."),
+        images=tensors["images"],
     )

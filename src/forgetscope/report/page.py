@@ -16,7 +16,7 @@ from importlib import resources
 import pandas as pd
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
-from forgetscope.report.finding import finding
+from forgetscope.report.words import budget, finding
 from forgetscope.store import COEFFICIENTS, StoredStep
 
 
@@ -53,7 +53,8 @@ def _facts(experiment: Experiment) -> dict[str, str]:
         "Network": experiment.network,
         "Steps": str(len(specs)),
         "Classes per step": _distinct(len(spec.classes) for spec in specs),
-        "Retention": _distinct(f"{100 * spec.rehearsal.retention:g}\u202f%" for spec in specs if spec.rehearsal),
+        "Kept for rehearsal": _distinct(budget(spec.rehearsal) for spec in specs if spec.rehearsal),
+        "Policy": _distinct(spec.rehearsal.policy for spec in specs if spec.rehearsal),
         "Epochs": _distinct(spec.training.epochs for spec in specs),
         "Seed": _distinct(spec.seed for spec in specs),
         "Id": experiment.id[:8],

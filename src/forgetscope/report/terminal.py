@@ -14,7 +14,7 @@ from rich.text import Text
 from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
 from forgetscope.analysis.statistics import Estimate
 from forgetscope.data.images import DataSet
-from forgetscope.report.finding import finding
+from forgetscope.report.words import budget, finding
 
 LISTED = 20  # experiments of a large store that are listed one by one
 
@@ -29,7 +29,9 @@ def experiment_view(experiment: Experiment, step: int | None = None) -> Renderab
 
 def store_view(found: Sequence[Experiment]) -> RenderableType:
     """What a store holds: one line per experiment, latest last."""
-    table = _table(("id", "data", "network"), ("steps", "classes", "retention", "epochs", "seed", "mean FG", "FG-R", "ρ SIC"))
+    table = _table(
+        ("id", "data", "network"), ("steps", "classes", "policy", "kept", "epochs", "seed", "mean FG", "FG-R", "ρ SIC")
+    )
     for experiment in list(found)[-LISTED:]:
         last = experiment.steps[-1].spec
         summary = experiment.summaries[-1] if experiment.summaries else None
@@ -42,7 +44,8 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
             Text(experiment.network),
             str(len(experiment.steps)),
             "+".join(str(len(step.spec.classes)) for step in experiment.steps),
-            f"{last.rehearsal.retention:.0%}" if last.rehearsal else "–",
+            Text(last.rehearsal.policy if last.rehearsal else "–"),
+            budget(last.rehearsal) if last.rehearsal else "–",
             str(last.training.epochs),
             str(last.seed),
             *(_number(value, 2) for value in results),

@@ -1,10 +1,11 @@
-"""What a step showed, in one or two plain sentences."""
+"""What is said in plain words wherever results are shown."""
 
 from __future__ import annotations
 
 import math
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.spec import RehearsalSpec
 
 UNEVEN = 0.1  # smallest FG-R that is called uneven
 
@@ -41,3 +42,10 @@ def _foresight(summary: StepSummary) -> str:
     if known[best] <= 0:
         return f"No measure saw it coming (best: {MEASURES[best]}, {value})."
     return f"{MEASURES[best]} ranked them best ({value})."
+
+
+def budget(rehearsal: RehearsalSpec) -> str:
+    """How much is kept of past classes."""
+    if rehearsal.retention is None:
+        return f"{rehearsal.memory} images"
+    return f"{100 * rehearsal.retention:g}\u202f%"
