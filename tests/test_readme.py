@@ -58,7 +58,8 @@ def test_the_commands_run(tmp_path: Path) -> None:
     assert "DataSet('birds', 2 classes, 8 + 2 images, 64x64) is ready" in ran.stdout
     assert (tmp_path / "report.html").is_file()
     assert "Means over experiments that differ in seed and classes only" in ran.stdout
-    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 1  # retention 0.4 shares its first step
+    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 1 + 1  # other policies share the first step
+    assert "paired difference to uniform" in ran.stdout
 
 
 def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a store holds, and the classes of one experiment."""
+    from forgetscope.analysis.comparison import compare_policies
     from forgetscope.analysis.experiments import experiments, overview, pick
     from forgetscope.report import document, terminal
     from forgetscope.store import Store
@@ -114,9 +115,9 @@ def show(
     if step is not None and step > len(chosen.steps):
         raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {len(chosen.steps)} steps.")
     found = [] if id else experiments(opened)
-    means = overview(found)
+    means, policies = overview(found), compare_policies(found)
     if as_json:
-        print_json({**document.store_document(found, means), "experiment": document.experiment_document(chosen)})
+        print_json({**document.store_document(found, means, policies), "experiment": document.experiment_document(chosen)})
         return
     if found:
         print_view(terminal.store_view(found))
@@ -125,6 +126,9 @@ def show(
     if means:
         typer.echo()
         print_view(terminal.overview_view(means))
+    if policies:
+        typer.echo()
+        print_view(terminal.comparison_view(policies))
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from forgetscope.analysis.comparison import PolicyComparison
 from forgetscope.analysis.experiments import Experiment, Overview
 
 
@@ -22,13 +23,21 @@ def experiment_document(experiment: Experiment) -> dict[str, Any]:
     )
 
 
-def store_document(found: Sequence[Experiment], rows: Sequence[Overview]) -> dict[str, Any]:
-    """What a store holds: a line per experiment, and means over seeds."""
+def store_document(
+    found: Sequence[Experiment], rows: Sequence[Overview], policies: Sequence[PolicyComparison]
+) -> dict[str, Any]:
+    """What a store holds: a line per experiment, means over seeds, and policies compared."""
     lines = [
         {**experiment_line(experiment), "summaries": [dataclasses.asdict(s) for s in experiment.summaries]}
         for experiment in found
     ]
-    return _plain_dict({"experiments": lines, "overview": [dataclasses.asdict(row) for row in rows]})
+    return _plain_dict(
+        {
+            "experiments": lines,
+            "overview": [dataclasses.asdict(row) for row in rows],
+            "policies": [dataclasses.asdict(row) for row in policies],
+        }
+    )
 
 
 def experiment_line(experiment: Experiment) -> dict[str, Any]:

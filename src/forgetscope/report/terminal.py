@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from forgetscope.analysis.comparison import BASELINE, QUANTITIES, PolicyComparison
 from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
 from forgetscope.analysis.statistics import Estimate
 from forgetscope.data.images import DataSet
@@ -70,6 +71,19 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
     return _titled(title, table, *(f"step {row.step}: {row.setting}" for row in rows))
 
 
+def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
+    """Policies against the baseline: means, and below each the mean paired difference with its 95 % interval."""
+    table = _table(("step", "policy"), ("pairs", *QUANTITIES.values()))
+    for row in rows:
+        means = (_number(row.means[name].value, 3) for name in QUANTITIES)
+        table.add_row(str(row.step), Text(row.policy), str(row.means["accuracy"].n), *means)
+        if row.policy != BASELINE:
+            table.add_row("", "", "", *(_difference(row.differences[name]) for name in QUANTITIES), style="dim")
+    return _titled(
+        f"Policies from common parents; below each the paired difference to {BASELINE} with its 95 % interval", table
+    )
+
+
 def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cache: Path) -> RenderableType:
     """Data sets that are here, with their size in bytes, and those that can be fetched."""
     table = _table(("name",), ("classes", "training images", "test images", "pixels", "on disk"))
@@ -123,6 +137,12 @@ def _number(value: float, decimals: int) -> str:
 
 def _percent(value: float) -> str:
     return "–" if pd.isna(value) else f"{100 * value:.0f} %"
+
+
+def _difference(estimate: Estimate) -> str:
+    if math.isnan(estimate.low):
+        return f"{estimate.value:+.3f}"
+    return f"{estimate.value:+.3f} ({estimate.low:+.3f}, {estimate.high:+.3f})"
 
 
 def _estimate(estimate: Estimate) -> str:
