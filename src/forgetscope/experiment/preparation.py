@@ -1,0 +1,171 @@
+"""What a step starts from: its parent's network and rehearsal set, and the images that it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.experiment.tables import Indices
+from forgetscope.learning.budgets import quotas
+from forgetscope.learning.candidates import Candidates
+from forgetscope.learning.networks import build_network, check_features, grow_head
+from forgetscope.learning.policies import choose
+from forgetscope.learning.rsgd import Normalisation, TrainingSet
+from forgetscope.randomness import Streams
+from forgetscope.spec import StepSpec
+from forgetscope.store import StoredStep
+
+IMAGE_HISTORY = "image_history"  # in the state, beside the network: what `least-forgotten` needs
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """What a step takes over from its parent; a first step takes over nothing."""
+
+    network: str
+    state: Mapping[str, NDArray[np.generic]]
+    classes: tuple[int, ...]  # in the order of the head's nodes
+    introduced: tuple[int, ...]
+    when_learned: NDArray[np.float64]
+    learned_last: tuple[int, ...]  # the classes that the parent itself learned
+    history: NDArray[np.int64]  # of their images, class after class
+    kept: Mapping[int, Indices]  # the parent's rehearsal set
+
+    @classmethod
+    def from_record(cls, parent: StoredStep) -> Inherited:
+        table = parent.table("classes").to_pydict()
+        rehearsal = parent.table("rehearsal")
+        labels, images = rehearsal["class_id"].to_numpy(), rehearsal["image"].to_numpy()
+        older = [label for label in table["class_id"] if label not in parent.spec.classes]
+        state = parent.state()
+        history = state.pop(IMAGE_HISTORY)
+        return cls(
+            network=parent.info["network"],
+            state=state,
+            classes=tuple(table["class_id"]),
+            introduced=tuple(table["introduced_step"]),
+            when_learned=np.array(table["accuracy_when_learned"], np.float64),
+            learned_last=parent.spec.classes,
+            history=history.astype(np.int64),
+            kept={label: images[labels == label] for label in older},
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A step that is ready to be trained: rehearsal chosen, head grown, images on the device."""
+
+    spec: StepSpec
+    data: DataSet
+    inherited: Inherited | None
+    streams: Streams
+    network: nn.Module
+    normalise: Normalisation
+    past: tuple[int, ...]  # classes, in the order of the head's nodes
+    images_of: Mapping[int, Indices]  # training images of every class seen so far
+    rehearsal: Mapping[int, Indices]  # per past class in order of selection
+    new_set: TrainingSet
+    rehearsal_set: TrainingSet | None
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """All classes seen so far, in the order of the head's nodes."""
+        return (*self.past, *self.spec.classes)
+
+    def full_past(self) -> TrainingSet:
+        """All training images of the past classes, for the probe alone."""
+        return training_set(
+            self.data.train, {label: self.images_of[label] for label in self.past}, 0, self.normalise.mean.device
+        )
+
+
+def prepare(parent: StoredStep | None, spec: StepSpec, data: DataSet, device: torch.device) -> Prepared:
+    """The policy is the first act of the step that uses it; then the head grows."""
+    streams = Streams(spec.seed, spec.step)
+    inherited = None if parent is None else Inherited.from_record(parent)
+    past = () if inherited is None else inherited.classes
+    images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
+    normalise = Normalisation(torch.tensor(data.mean, device=device), torch.tensor(data.std, device=device))
+    network = _start_network(spec, inherited, streams, data, normalise).to(device)
+    rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
+    if inherited is not None:
+        grow_head(network, len(spec.classes), streams("head"))
+    return Prepared(
+        spec=spec,
+        data=data,
+        inherited=inherited,
+        streams=streams,
+        network=network,
+        normalise=normalise,
+        past=past,
+        images_of=images_of,
+        rehearsal=rehearsal,
+        new_set=training_set(data.train, {label: images_of[label] for label in spec.classes}, len(past), device),
+        rehearsal_set=training_set(data.train, rehearsal, 0, device) if rehearsal else None,
+    )
+
+
+def _images_to_use(spec: StepSpec, data: DataSet, label: int) -> Indices:
+    """A class's training images, in order, without those that are set aside for validation."""
+    images = np.flatnonzero(data.train.labels == label)
+    aside = round((spec.training.validation or 0.0) * len(images))
+    held = Streams(spec.seed, 0)("validation", label).permutation(len(images))[:aside]
+    return np.delete(images, held)
+
+
+def _start_network(
+    spec: StepSpec, inherited: Inherited | None, streams: Streams, data: DataSet, normalise: Normalisation
+) -> nn.Module:
+    """A new network, or the parent's as it left it."""
+    if inherited is None:
+        network = build_network(str(spec.network), len(spec.classes), streams("network"))
+        images = torch.from_numpy(np.array(data.train.images[:2])).to(normalise.mean.device)
+        check_features(str(spec.network), network.to(normalise.mean.device), normalise(images.float() / 255))
+        return network
+    network = build_network(inherited.network, len(inherited.classes), None)
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in inherited.state.items()})
+    return network
+
+
+def _choose_rehearsal(
+    spec: StepSpec,
+    inherited: Inherited | None,
+    images_of: Mapping[int, Indices],
+    network: nn.Module,
+    normalise: Normalisation,
+    data: DataSet,
+    streams: Streams,
+) -> dict[int, Indices]:
+    """The policy is the first act of the step that uses it. Of older classes it sees only what the parent kept.
+
+    Per class in order of selection, classes in the order of their head nodes."""
+    if spec.rehearsal is None or inherited is None:
+        return {}
+    quota = quotas(spec.rehearsal, {label: len(images_of[label]) for label in inherited.classes})
+    sizes = [len(images_of[label]) for label in inherited.learned_last]
+    history = dict(zip(inherited.learned_last, np.split(inherited.history, np.cumsum(sizes)[:-1]), strict=True))
+    chosen: dict[int, Indices] = {}
+    for node, label in enumerate(inherited.classes):
+        if label in inherited.kept:
+            chosen[label] = inherited.kept[label][: quota[label]]
+            continue
+        images = torch.from_numpy(data.train.images[images_of[label]]).to(normalise.mean.device)
+        candidates = Candidates(images, node, history[label], network, normalise, spec.training.augmentation, streams)
+        # A stream per class: which images of a class are kept does not depend on which other classes there are.
+        positions = choose(spec.rehearsal.policy, candidates, quota[label], streams("policy", label))
+        chosen[label] = images_of[label][positions]
+    return chosen
+
+
+def training_set(train: ImageSet, images_of: Mapping[int, Indices], first_node: int, device: torch.device) -> TrainingSet:
+    """Copy the images of these classes to the device; nodes count from `first_node` in the given order."""
+    sizes = np.array([len(images) for images in images_of.values()], np.int64)
+    nodes = np.repeat(np.arange(first_node, first_node + len(sizes)), sizes)
+    images = train.images[np.concatenate(list(images_of.values()))]
+    return TrainingSet(torch.from_numpy(images).to(device), torch.from_numpy(nodes).to(device), sizes)
