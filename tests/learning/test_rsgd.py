@@ -55,9 +55,10 @@ def run(network: nn.Module, spec: TrainingSpec, alpha: float, rehearsal: Trainin
     return list(train_step(network, optimiser, images_of(3, 15, 4), rehearsal, AS_IS, spec, alpha, Streams(0, 2)))
 
 
-def test_every_batch_holds_exactly_its_share_of_new_and_rehearsed_images() -> None:
+@pytest.mark.parametrize("sampling", ["iid", "reshuffled"])
+def test_every_batch_holds_exactly_its_share_of_new_and_rehearsed_images(sampling: str) -> None:
     network = Watcher(7)
-    ends = run(network, training(), 0.25, images_of(4, 2, 0))
+    ends = run(network, training(sampling=sampling), 0.25, images_of(4, 2, 0))
     assert [(end.epoch, end.iteration) for end in ends] == [(1, 4), (2, 8), (3, 12)]  # ceil(45 / 12) iterations each
     assert len(network.batches) == 12
     for batch in network.batches:

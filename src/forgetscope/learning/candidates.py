@@ -83,5 +83,5 @@ class Candidates:
     @torch.no_grad()
     def _forward(self, function: Callable[[Tensor], Tensor], pixels: Tensor) -> NDArray[np.float64]:
         self.network.eval()
-        parts = [function(self.normalise(pixels[i : i + BATCH])).double().cpu() for i in range(0, len(pixels), BATCH)]
+        parts = [function(self.normalise(pixels[i : i + BATCH])).cpu().double() for i in range(0, len(pixels), BATCH)]
         return torch.cat(parts).numpy()

@@ -60,8 +60,10 @@ def learning_rate_at(epoch: int, training: TrainingSpec) -> float:
 
 def make_optimiser(network: nn.Module, training: TrainingSpec) -> torch.optim.SGD:
     """A fresh optimiser: momentum does not survive a step. Weight decay acts on all parameters."""
+    parameters = list(network.parameters())
+    fused = parameters[0].device.type in ("cpu", "cuda")
     return torch.optim.SGD(
-        network.parameters(), training.learning_rate, training.momentum, weight_decay=training.weight_decay, fused=True
+        parameters, training.learning_rate, training.momentum, weight_decay=training.weight_decay, fused=fused
     )
 
 
