@@ -41,7 +41,6 @@ class Conversion:
     augmentation: Callable[[int], AugmentationSpec]  # what suits images with this side
     size: int | None = None  # None: as the images are
     fit: Fit = "crop"
-    derived_from: str | None = None  # digest of the data set that this is a resized copy of
 
 
 def convert(
@@ -195,7 +194,6 @@ def _write_manifest(building: Path, source: Source, conversion: Conversion) -> N
         "std": std,
         "augmentation": conversion.augmentation(arrays["train_images"].shape[1]).model_dump(),
         "origin": source.origin,
-        "derived_from": conversion.derived_from,
     }
     write_durably(building / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
 

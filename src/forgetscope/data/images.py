@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +56,7 @@ class DataSet:
 def open_data(folder: Path, image_size: int | None = None) -> DataSet:
     """Map a converted data set; nothing is copied, whatever its size."""
     try:
-        manifest = read_manifest(folder)
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         arrays = {file: np.load(folder / f"{file}.npy", mmap_mode="r", allow_pickle=False) for file in FILES}
         return DataSet(
             name=manifest["name"],
@@ -73,11 +72,6 @@ def open_data(folder: Path, image_size: int | None = None) -> DataSet:
         )
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
         raise DataError(f"The data set in {folder} is damaged ({error}). Delete that folder and make it again.") from None
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return manifest
 
 
 def pixel_digest(arrays: Iterable[tuple[str, NDArray[np.generic]]]) -> str:

@@ -19,7 +19,7 @@ from platformdirs import user_cache_path
 from forgetscope.data import glyphs
 from forgetscope.data.conversion import Conversion, convert
 from forgetscope.data.download import download
-from forgetscope.data.images import FILES, MANIFEST, DataSet, class_strips, open_data, pixel_digest, read_manifest
+from forgetscope.data.images import FILES, MANIFEST, DataSet, class_strips, open_data, pixel_digest
 from forgetscope.data.readers.cifar100 import read_cifar100
 from forgetscope.data.readers.folders import from_arrays, read_folders, read_npz
 from forgetscope.data.readers.tiny_imagenet import read_tiny_imagenet
@@ -210,16 +210,14 @@ def _glyphs(image_size: int | None, note: Note) -> DataSet:
 
 
 def _other_size(data: DataSet, size: int, note: Note) -> DataSet:
-    """A resized copy, made once and made anew if the data set was replaced."""
-    folder = cache_folder() / f"{data.name}@{size}px"
-    if (folder / MANIFEST).is_file() and read_manifest(folder).get("derived_from") != data.digest:
-        shutil.rmtree(folder)
+    """A resized copy, made once. Its folder names the digest of what it is a copy of: a replaced data set gets another."""
+    folder = cache_folder() / f"{data.name}@{size}px-{data.digest[:8]}"
     if not (folder / MANIFEST).is_file():
         note(f"Resizing {data.name} to {size} x {size} pixels, once")
         splits = [Split(np.asarray(part.labels), part.images) for part in (data.train, data.test)]
         source = Source(f"{data.name}, resized", data.classes, splits[0], splits[1], data.superclasses)
         augmentation = _photographs if data.augmentation.flip else _own_images
-        _make(folder, source, Conversion(data.name, augmentation, size, derived_from=data.digest), note)
+        _make(folder, source, Conversion(data.name, augmentation, size), note)
     return open_data(folder, size)
 
 
