@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from forgetscope.files import cannot_write, sync_folder, write_durably
 from forgetscope.spec import AugmentationSpec
 
 Progress = Callable[[int, int], None]  # images done, images in all
+Result = TypeVar("Result")
 BLOCK = 1000  # images at a time
 
 
@@ -58,11 +60,12 @@ def convert(
         done += images
         progress(done, total)
 
+    counts: dict[str, NDArray[np.int64]] = {}
     with _new_folder(folder) as building, _executor(workers) as executor:
         for name, split in splits.items():
             np.save(building / f"{name}_labels.npy", split.labels.astype(np.int64), allow_pickle=False)
-            _write_images(building / f"{name}_images.npy", split, shape, conversion, executor, advance)
-        _write_manifest(building, source, conversion)
+            counts[name] = _write_images(building / f"{name}_images.npy", split, shape, conversion, executor, advance)
+        _write_manifest(building, source, conversion, counts["train"])
 
 
 def _check(source: Source) -> None:
@@ -107,25 +110,31 @@ def _write_images(
     conversion: Conversion,
     executor: Executor | None,
     advance: Callable[[int], None],
-) -> None:
-    offset = _start_array(path, (len(split.labels), *shape, 3))
-    stride = shape[0] * shape[1] * 3
+) -> NDArray[np.int64]:
+    """Write all images of a split and return how often each of the 256 values occurs in each channel."""
+    offset, stride = _start_array(path, (len(split.labels), *shape, 3)), shape[0] * shape[1] * 3
+    counts, start = np.zeros((3, 256), np.int64), 0
     if not isinstance(split.images, Sequence):
         for start in range(0, len(split.images), BLOCK):
             block = _resized(split.images[start : start + BLOCK], conversion)
             _write_at(path, offset + start * stride, block)
+            counts += _value_counts(block)
             advance(len(block))
-        return
-    jobs: list[Callable[[], int]] = []
-    start = 0
+        return counts
+    jobs: list[Callable[[], tuple[int, NDArray[np.int64]]]] = []
     for chunk in split.images:
         jobs.append(partial(_decode_chunk, chunk, path, offset + start * stride, shape, conversion.size, conversion.fit))
         start += len(chunk)
-    for images in _run(jobs, executor):
+    for images, values in _run(jobs, executor):
+        counts += values
         advance(images)
+    return counts
 
 
-def _decode_chunk(chunk: Chunk, path: Path, offset: int, shape: tuple[int, int], size: int | None, fit: Fit) -> int:
+def _decode_chunk(
+    chunk: Chunk, path: Path, offset: int, shape: tuple[int, int], size: int | None, fit: Fit
+) -> tuple[int, NDArray[np.int64]]:
+    """In a worker: decode, write in place, and count what need not be read again."""
     block = np.empty((len(chunk), *shape, 3), np.uint8)
     for i, (name, data) in enumerate(chunk.encoded()):
         image = decode(name, data, size, fit)
@@ -137,14 +146,20 @@ def _decode_chunk(chunk: Chunk, path: Path, offset: int, shape: tuple[int, int],
             )
         block[i] = image
     _write_at(path, offset, block)
-    return len(chunk)
+    return len(chunk), _value_counts(block)
 
 
-def _run(jobs: Sequence[Callable[[], int]], executor: Executor | None) -> Iterator[int]:
+def _value_counts(images: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """[3, 256]"""
+    pixels = images.reshape(-1, 3)
+    return np.stack([np.bincount(pixels[:, channel], minlength=256) for channel in range(3)])
+
+
+def _run(jobs: Sequence[Callable[[], Result]], executor: Executor | None) -> Iterator[Result]:
     if executor is None:
         yield from (job() for job in jobs)
         return
-    futures: list[Future[int]] = [executor.submit(job) for job in jobs]
+    futures: list[Future[Result]] = [executor.submit(job) for job in jobs]
     try:
         for future in as_completed(futures):
             yield future.result()
@@ -182,9 +197,9 @@ def _write_at(path: Path, offset: int, block: NDArray[np.uint8]) -> None:
         raise cannot_write(path, error) from None
 
 
-def _write_manifest(building: Path, source: Source, conversion: Conversion) -> None:
+def _write_manifest(building: Path, source: Source, conversion: Conversion, counts: NDArray[np.int64]) -> None:
     arrays = {file: np.load(building / f"{file}.npy", mmap_mode="r", allow_pickle=False) for file in FILES}
-    mean, std = _channel_statistics(arrays["train_images"])
+    mean, std = _channel_statistics(counts)
     manifest = {
         "name": conversion.name,
         "classes": source.classes,
@@ -198,12 +213,8 @@ def _write_manifest(building: Path, source: Source, conversion: Conversion) -> N
     write_durably(building / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
 
 
-def _channel_statistics(images: NDArray[np.uint8]) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation per channel from 0 to 1, exactly, from counts of the 256 values."""
-    counts = np.zeros((3, 256), np.int64)
-    for start in range(0, len(images), BLOCK):
-        pixels = images[start : start + BLOCK].reshape(-1, 3)
-        counts += np.stack([np.bincount(pixels[:, channel], minlength=256) for channel in range(3)])
+def _channel_statistics(counts: NDArray[np.int64]) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation per channel from 0 to 1, exactly, from counts of the 256 values [3, 256]."""
     values = np.arange(256) / 255
     mean = counts @ values / counts.sum(axis=1)
     variance = counts @ values**2 / counts.sum(axis=1) - mean**2

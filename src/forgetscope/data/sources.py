@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -108,12 +107,10 @@ def in_chunks(items: Sequence[T], size: int = 500) -> Iterator[tuple[T, ...]]:
 def decode(name: str, data: bytes, size: int | None, fit: Fit) -> NDArray[np.uint8]:
     """An encoded image of any kind that Pillow reads, as RGB [h, w, 3]; resized if a size is given."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data)) as image:
-                if image.width * image.height > MAX_PIXELS:
-                    raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
-                return np.asarray(resize(image.convert("RGB"), size, fit))
+        image = Image.open(io.BytesIO(data))  # reads the header only; Pillow refuses twice its own limit here
+        if image.width * image.height > MAX_PIXELS:
+            raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
+        return np.asarray(resize(image.convert("RGB"), size, fit))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name} is too large to be an image of a class ({error}). Remove it or make it smaller.") from None
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError) as error:

@@ -30,12 +30,14 @@ class ParquetChunk:
 
     def encoded(self) -> Iterator[tuple[str, bytes]]:
         with _opened(self.path) as file:
-            images = file.read_row_group(self.group, columns=[self.column])[self.column].to_pylist()
-        for row, image in enumerate(images):
+            column = file.read_row_group(self.group, columns=[self.column])[self.column].combine_chunks()
+        if not pa.types.is_struct(column.type) or column.type.get_field_index("bytes") < 0:
+            raise DataError(f"{self.path}: column {self.column!r} is {column.type}, not a struct with image bytes.")
+        for row, data in enumerate(column.field("bytes").to_pylist()):
             name = f"{self.path.name}, row {row} of group {self.group}"
-            if not isinstance(image, dict) or not isinstance(image.get("bytes"), bytes):
+            if not data:
                 raise DataError(f"{name}: {self.column!r} holds no image bytes.")
-            yield name, image["bytes"]
+            yield name, data
 
 
 def read_split(folder: Path, split: str, image: str, labels: tuple[str, ...]) -> tuple[Split, dict[str, NDArray[np.int64]]]:
