@@ -62,6 +62,7 @@ def test_seeds_of_one_setting_are_averaged_and_shared_steps_count_once(tiny_stor
     by_seed = {e.steps[0].spec.seed: e.summaries[0].mean_forgetting for e in experiments(store)}
     assert rows[2].mean_forgetting.value == pytest.approx((by_seed[0] + by_seed[1]) / 2, nan_ok=True)
     assert "retention=0.08" in rows[2].setting
+    assert not [part for part in rows[2].setting if "seed" in part]
 
 
 def test_other_settings_are_not_mixed(tiny_store: Path, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def open_experiment(path: str | Path, prefix: str | None = None) -> Experiment:
 class Overview:
     """One step number over experiments that differ only in seed and class sequence. Correlation means are Fisher-z means."""
 
-    setting: str
+    setting: tuple[str, ...]  # readable parts, such as `resnet8` and `epochs=20`
     step: int
     experiments: int
     accuracy_when_learned: Estimate  # of the past classes, mean per experiment
@@ -172,7 +172,7 @@ class Overview:
 
 def overview(found: Sequence[Experiment]) -> list[Overview]:
     """Averages over seeds, per setting and step, for settings that occur more than once."""
-    groups: dict[tuple[str, int], list[Experiment]] = {}
+    groups: dict[tuple[tuple[str, ...], int], list[Experiment]] = {}
     counted: set[str] = set()  # experiments can share steps; each step counts once
     for experiment in found:
         for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
@@ -182,7 +182,7 @@ def overview(found: Sequence[Experiment]) -> list[Overview]:
     return [_overview(setting, step, group) for (setting, step), group in groups.items() if len(group) > 1]
 
 
-def _overview(setting: str, step: int, group: Sequence[Experiment]) -> Overview:
+def _overview(setting: tuple[str, ...], step: int, group: Sequence[Experiment]) -> Overview:
     summaries = [next(s for s in experiment.summaries if s.step == step) for experiment in group]
     learned = [float(experiment.past_classes(step)["accuracy_when_learned"].mean()) for experiment in group]
     ranked = [int(experiment.past_classes(step)["forgetting"].notna().sum()) for experiment in group]
@@ -198,8 +198,8 @@ def _overview(setting: str, step: int, group: Sequence[Experiment]) -> Overview:
     )
 
 
-def _setting(experiment: Experiment, until: int) -> str:
-    """Everything but seed and class numbers, up to this step, as one comparable and readable line."""
+def _setting(experiment: Experiment, until: int) -> tuple[str, ...]:
+    """Everything but seed and class numbers, up to this step; an option that changes between steps appears again."""
     parts = [experiment.data_title, experiment.network]
     previous: dict[str, Any] = {}
     for step in experiment.steps[:until]:
@@ -207,4 +207,4 @@ def _setting(experiment: Experiment, until: int) -> str:
         current = {**options["training"], **(options["rehearsal"] or {}), "classes": len(options["classes"])}
         parts += [f"{key}={json.dumps(value)}" for key, value in current.items() if previous.get(key) != value]
         previous = current
-    return " ".join(parts)
+    return tuple(parts)

@@ -18,6 +18,7 @@ from forgetscope.data.images import DataSet
 from forgetscope.report.words import budget, finding
 
 LISTED = 20  # experiments of a large store that are listed one by one
+COLUMNS = 3  # means side by side
 
 
 def experiment_view(experiment: Experiment, step: int | None = None) -> RenderableType:
@@ -56,32 +57,42 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
 
 
 def overview_view(rows: Sequence[Overview]) -> RenderableType:
-    """Means over seeds with 95 % intervals, a column per setting and step."""
-    table = _table(("",), (f"step {row.step}, n = {row.experiments}" for row in rows))
-    quantities = {
-        "accuracy when learned": [row.accuracy_when_learned for row in rows],
-        "mean FG": [row.mean_forgetting for row in rows],
-        "FG-R": [row.forgetting_range for row in rows],
-        "FG-HG": [row.forgetting_half_gap for row in rows],
-        **{f"ρ {name}": [row.correlations[measure] for row in rows] for measure, name in MEASURES.items()},
-    }
-    for name, estimates in quantities.items():
-        table.add_row(name, *map(_estimate, estimates))
-    title = "Means over experiments that differ in seed and classes only, with 95 % intervals"
-    return _titled(title, table, *(f"step {row.step}: {row.setting}" for row in rows))
+    """Means over seeds with 95 % intervals, a column per setting and step; what all have in common is said once."""
+    common = [part for part in rows[0].setting if all(part in row.setting for row in rows)]
+    tables: list[RenderableType] = []
+    for start in range(0, len(rows), COLUMNS):
+        shown = rows[start : start + COLUMNS]
+        own = ("".join(f"\n{part}" for part in row.setting if part not in common) for row in shown)
+        table = _table(("",), (f"step {row.step}, n = {row.experiments}{parts}" for row, parts in zip(shown, own, strict=True)))
+        quantities = {
+            "accuracy when learned": [row.accuracy_when_learned for row in shown],
+            "mean FG": [row.mean_forgetting for row in shown],
+            "FG-R": [row.forgetting_range for row in shown],
+            "FG-HG": [row.forgetting_half_gap for row in shown],
+            **{f"ρ {name}": [row.correlations[measure] for row in shown] for measure, name in MEASURES.items()},
+        }
+        for name, estimates in quantities.items():
+            table.add_row(name, *map(_estimate, estimates))
+        tables.append(table)
+    title = Text("Means over experiments that differ in seed and classes only, with 95 % intervals", style="bold")
+    return Group(title, *tables, Text(" ".join(common), style="dim"))
 
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
-    """Policies against the baseline: means, and below each the mean paired difference with its 95 % interval."""
-    table = _table(("step", "policy"), ("pairs", *QUANTITIES.values()))
-    for row in rows:
-        means = (_number(row.means[name].value, 3) for name in QUANTITIES)
-        table.add_row(str(row.step), Text(row.policy), str(row.means["accuracy"].n), *means)
-        if row.policy != BASELINE:
-            table.add_row("", "", "", *(_difference(row.differences[name]) for name in QUANTITIES), style="dim")
-    return _titled(
-        f"Policies from common parents; below each the paired difference to {BASELINE} with its 95 % interval", table
-    )
+    """Policies against the baseline, a table per step: means, and below each the mean paired difference with its interval."""
+    tables: list[RenderableType] = []
+    for step in dict.fromkeys(row.step for row in rows):
+        table = _table(("policy",), ("pairs", *(name.replace(", ", ",\n") for name in QUANTITIES.values())))
+        for row in (row for row in rows if row.step == step):
+            means = (_number(row.means[name].value, 3) for name in QUANTITIES)
+            table.add_row(Text(row.policy), str(row.means["accuracy"].n), *means)
+            if row.policy != BASELINE:
+                table.add_row("", "", *(_difference(row.differences[name]) for name in QUANTITIES), style="dim")
+        title = (
+            f"Policies in step {step}, from common parents; below each the paired difference to {BASELINE} (± 95 % interval)"
+        )
+        tables.append(_titled(title, table))
+    return Group(*tables)
 
 
 def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cache: Path) -> RenderableType:
@@ -122,7 +133,7 @@ def _table(names: Iterable[str], numbers: Iterable[str]) -> Table:
     for name in names:
         table.add_column(name)
     for name in numbers:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -140,9 +151,8 @@ def _percent(value: float) -> str:
 
 
 def _difference(estimate: Estimate) -> str:
-    if math.isnan(estimate.low):
-        return f"{estimate.value:+.3f}"
-    return f"{estimate.value:+.3f} ({estimate.low:+.3f}, {estimate.high:+.3f})"
+    margin = "" if math.isnan(estimate.low) else f"±{(estimate.high - estimate.low) / 2:.3f}"  # Student's t is symmetric
+    return f"{estimate.value:+.3f}{margin}"
 
 
 def _estimate(estimate: Estimate) -> str:
