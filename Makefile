@@ -22,11 +22,14 @@ lint: $(VENV)/.dev
 
 check: lint test
 
-# Each script prints a ratio of two things measured in one run. CIFAR names a folder with CIFAR-100 as Parquet.
-CIFAR ?= ../shared/data/cifar100
+# Each script prints a ratio of two things measured in one run. CIFAR=FOLDER names CIFAR-100 as Parquet for those that need it.
 benchmarks: $(VENV)/.dev
 	$(BIN)/python benchmarks/augmentation.py
+ifdef CIFAR
 	$(BIN)/python benchmarks/conversion.py $(CIFAR)
+else
+	@echo "make benchmarks CIFAR=FOLDER-WITH-PARQUET also times the conversion of CIFAR-100."
+endif
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
