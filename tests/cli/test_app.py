@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -178,10 +177,15 @@ def test_a_newer_schema_stops_those_who_look(store: Path) -> None:
     assert_one_clear_error(invoke("show", store), f"has schema version {SCHEMA + 1}; this forgetscope reads up to {SCHEMA}")
 
 
+def heed_interruptions() -> None:
+    """A shell starts background processes with Ctrl-C ignored, and children inherit that; a terminal does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(config: Path, store: Path) -> subprocess.Popen[str]:
     arguments = ["run", str(config), "--store", str(store), "--threads", "1", "--set", "epochs=6"]
     return subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interruptions
     )
 
 
