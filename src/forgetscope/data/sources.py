@@ -92,8 +92,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
         zlib.error,
         EOFError,
         OSError,
-        NotImplementedError,
-        RuntimeError,
+        RuntimeError,  # an encrypted member, or a compression that this Python lacks
         ValueError,
     ) as error:
         raise DataError(f"{archive.filename}: cannot read {name} ({error}). The archive is damaged: get it again.") from None
