@@ -55,6 +55,7 @@ class StepRecord:
     tables: Mapping[TableName, pa.Table]
     network: str
     state: Tensors
+    divergence: Mapping[str, object] | None = None  # epoch, iteration and loss, if training ended that way
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,12 @@ class StoredStep:
     @cached_property
     def spec(self) -> StepSpec:
         return StepSpec.model_validate(self.info["spec"])
+
+    @property
+    def divergence(self) -> dict[str, Any] | None:
+        """Epoch, iteration and loss at which training diverged; None for a step that came to its end."""
+        facts: dict[str, Any] | None = self.info.get("divergence")
+        return facts
 
     def table(self, name: TableName) -> pa.Table:
         return pq.read_table(pa.BufferReader(self._verified(f"{name}.parquet")))
@@ -255,7 +262,8 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
         "schema": SCHEMA,
         "id": record.id,
         "parent": record.parent,
-        "status": "done",
+        "status": "done" if record.divergence is None else "diverged",
+        "divergence": None if record.divergence is None else dict(record.divergence),
         "spec": record.spec.model_dump(mode="json"),
         "network": record.network,
         "data": dict(record.data),
