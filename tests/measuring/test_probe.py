@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from forgetscope.errors import InputError
+from forgetscope.learning.networks import build_network
 from forgetscope.measuring.coefficients import coefficients
 from forgetscope.measuring.gradients import class_mean_gradients
 from forgetscope.measuring.probe import Probe
@@ -82,6 +84,35 @@ def test_pairs_add_up_and_losses_are_means(network: Plain) -> None:
 def test_the_batch_size_does_not_matter(network: Plain) -> None:
     small, large = make_probe(batch=3).measure(network), make_probe(batch=100).measure(network)
     torch.testing.assert_close(small.pairs, large.pairs, rtol=1e-4, atol=1e-7)
+
+
+def test_images_after_convolutions_are_measured_on_the_folded_copy() -> None:
+    """The whole probe against the functional core on the original network, for a network that is folded."""
+    network = build_network("resnet8", 5, np.random.default_rng(0))
+    generator = torch.Generator().manual_seed(0)
+    past_labels, new_labels = torch.tensor(PAST).repeat(7), torch.tensor(NEW).repeat(7)
+    past_images, new_images = (torch.randn(len(n), 3, 8, 8, generator=generator) for n in (past_labels, new_labels))
+    network(past_images)  # moves the BatchNorm statistics
+    measured = Probe(past_images, past_labels, torch.arange(6), new_images, new_labels, 0.4).measure(network)
+    network.eval()
+    with torch.no_grad():
+        past, new = network.features(past_images), network.features(new_images)
+        full = class_mean_gradients(past, network.head(past), past_labels, 3)
+        kept = class_mean_gradients(past[:6], network.head(past[:6]), past_labels[:6], 3)
+        g_new = class_mean_gradients(new, network.head(new), new_labels, 5)[3:].mean(dim=0)
+    expected = coefficients(full, kept, g_new, 0.4, torch.full((3,), 1 / 3))
+    for name in ("sic", "cic", "nic", "all_nic"):
+        torch.testing.assert_close(getattr(measured.terms, name), getattr(expected, name), rtol=1e-4, atol=1e-7)
+
+
+def test_a_class_without_a_gradient_is_missing_and_the_bound_says_why(network: Plain) -> None:
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.copy_(torch.tensor([2000.0, 0, 0, 0, 0]))  # class 0 is certain; e^-2000 is 0
+    measured = make_probe().measure(network)
+    assert measured.terms.sic.isnan().tolist() == [True, False, False]
+    assert measured.gradient_norm[0] == measured.rounding[0] == 0
+    assert (measured.gradient_norm[1:] > measured.rounding[1:]).all()
 
 
 def test_it_leaves_no_trace(network: Plain) -> None:

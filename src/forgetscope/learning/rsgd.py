@@ -109,7 +109,7 @@ def train_step(
 
     Within an epoch nothing is read back from the device, so a GPU is never waited for; losses are read when it ends.
     """
-    device, forward = new.images.device, forward or network
+    device, forward = new.images.device, network if forward is None else forward
     history = torch.zeros(len(new.nodes), dtype=torch.int16, device=device) if history is None else history
     for epoch in range(epochs_done, training.epochs):
         for group in optimiser.param_groups:
