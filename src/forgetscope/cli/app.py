@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forgetscope.cli import data
-from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def demo(
     experiment = _run(RunSpec(seed=seed), store, device, threads)
     _print_experiment(experiment)
     page = write_report(experiment, store / "report.html")
-    typer.echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {store}")
+    echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {store}")
 
 
 @app.command(epilog="Example: forgetscope run my.toml --store results --set seed=1")
@@ -93,7 +93,7 @@ def run(
         print_json(experiment_document(experiment))
         return
     _print_experiment(experiment)
-    typer.echo(f"\nA page: forgetscope report {store} --id {experiment.id[:8]} -o report.html")
+    echo(f"\nA page: forgetscope report {store} --id {experiment.id[:8]} -o report.html")
 
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
@@ -121,13 +121,13 @@ def show(
         return
     if found:
         print_view(terminal.store_view(found))
-        typer.echo()
+        echo()
     print_view(terminal.experiment_view(chosen, step))
     if means:
-        typer.echo()
+        echo()
         print_view(terminal.overview_view(means))
     if policies:
-        typer.echo()
+        echo()
         print_view(terminal.comparison_view(policies))
 
 
@@ -142,7 +142,7 @@ def report(
     from forgetscope import write_report
     from forgetscope.analysis.experiments import open_experiment
 
-    typer.echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
+    echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")
