@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import raise_schema
-from forgetscope.errors import DamagedStep, SpecError, StoreError
+from forgetscope.errors import DamagedStep, SpecError, StateFreed, StoreError
 from forgetscope.spec import AugmentationSpec, RunSpec, step_specs
-from forgetscope.store import SCHEMA, TABLES, StepRecord, Store
+from forgetscope.store import FREED, SCHEMA, STATE, TABLES, StepRecord, Store
 
 ID = "a" * 32
 
@@ -179,3 +179,47 @@ def test_a_store_can_be_moved(store: Store, tmp_path: Path) -> None:
     store.commit(record(), "2026-01-01")
     shutil.move(store.path, tmp_path / "moved")
     Store(tmp_path / "moved").step(ID).verify()
+
+
+def test_a_freed_state_is_no_damage_but_cannot_be_read(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    assert not step.state_freed
+    (step.folder / FREED).write_text(step.manifest[STATE]["sha256"])
+    assert not step.state_freed  # it is still there, and counts
+    assert step.state()["count"] == 3
+    (step.folder / STATE).unlink()
+    assert step.state_freed
+    step.verify()
+    with pytest.raises(
+        StateFreed, match=r"The state of step aaaaaaaa .* was freed .*The next `forgetscope run` .* recomputes it"
+    ):
+        step.state()
+
+
+@pytest.mark.parametrize("marker", [b"", b"0" * 64, "é".encode()])
+def test_a_missing_state_with_a_wrong_marker_is_damage(store: Store, marker: bytes) -> None:
+    step = store.commit(record(), "2026-01-01")
+    (step.folder / FREED).write_bytes(marker)
+    (step.folder / STATE).unlink()
+    for read in (step.verify, step.state):
+        with pytest.raises(DamagedStep, match=STATE):
+            read()
+
+
+def test_a_damaged_state_is_damage_even_beside_its_marker(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    (step.folder / FREED).write_text(step.manifest[STATE]["sha256"])
+    (step.folder / STATE).write_bytes(b"x")
+    with pytest.raises(DamagedStep, match=STATE):
+        step.verify()
+
+
+def test_a_step_that_cannot_be_filled_leaves_nothing(store: Store) -> None:
+    def write(folder: Path) -> None:
+        (folder / "step.json").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.install(ID, write)
+    assert ID not in store
+    assert list((store.path / "working").iterdir()) == []
