@@ -74,6 +74,14 @@ def test_json_gives_a_program_the_original_and_a_terminal_nothing(results: Path)
     assert {row["class_name"] for row in json.loads(result.stdout)["experiment"]["classes"]} == set(NAMES)
 
 
+def test_sql_prints_names_and_headings_as_characters(results: Path) -> None:
+    result = invoke("store", "sql", f'SELECT class_name, 1 AS "{HOSTILE}" FROM classes WHERE step = 2', results)
+    assert result.exit_code == 0, result.output
+    assert_harmless(result.stdout)
+    for name in NAMES:
+        assert result.stdout.count(visible(name)) == 2  # in the heading too
+
+
 @pytest.mark.usefixtures("own_cache")
 def test_data_commands_print_names_as_characters(results: Path, tmp_path: Path) -> None:
     listed = invoke("data", "list", "--json")
@@ -86,7 +94,7 @@ def test_data_commands_print_names_as_characters(results: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "arguments", [("show", HOSTILE), ("data", "check", HOSTILE), ("run", HOSTILE)]
+    "arguments", [("show", HOSTILE), ("data", "check", HOSTILE), ("store", "sql", HOSTILE), ("run", HOSTILE)]
 )
 def test_an_error_quotes_it_as_characters_in_one_paragraph(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forgetscope.cli import data
+from forgetscope.cli import store as housekeeping
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.errors import SpecError
 
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a bug keeps its plain traceback
 )
 app.add_typer(data.app, name="data")
+app.add_typer(housekeeping.app, name="store")
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder for the results; made if missing.")]
 StoreArgument = Annotated[Path, typer.Argument(help="The store to look at.")]

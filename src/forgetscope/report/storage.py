@@ -1,0 +1,100 @@
+"""A store's files as tables on a terminal: what there is, what is damaged, what can go; and the answers to SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+
+from forgetscope.housekeeping.collection import Freeable
+from forgetscope.housekeeping.inventory import Folder, Inventory
+from forgetscope.housekeeping.verification import Verification
+from forgetscope.report.tables import add_row, make_table, plain, titled
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LISTED = 20  # of many files of one kind
+ROWS = 1000  # of an SQL answer
+
+
+def inventory_view(held: Inventory, path: str) -> RenderableType:
+    """Sizes by kind, then working folders and quarantine one by one."""
+    table = make_table(("",), ("files of", "size"))
+    for kind, count in (("tables", held.steps), ("states", held.states), ("records", held.steps)):
+        add_row(table, kind, counted(count, "step"), megabytes(held.bytes[kind]))
+    title = f"{counted(held.experiments, 'experiment')}, {counted(held.steps, 'step')} in {path}"
+    freeable = (
+        f"`forgetscope store gc` could free {megabytes(held.freeable)}, with --all {megabytes(held.freeable_with_all)}."
+        if held.freeable_with_all
+        else "There is nothing to free."
+    )
+    parts = [titled(title, table), plain(freeable)]
+    for name, folders in (("Unfinished", held.working), ("Quarantine", held.quarantine)):
+        if folders:
+            parts.append(_folders(name, folders))
+    return Group(*parts)
+
+
+def damage_view(verified: Verification) -> RenderableType:
+    """Every damaged file with the reason; nothing but a sentence if all is well."""
+    read = f"{counted(verified.steps, 'step')} and {counted(verified.snapshots, 'snapshot')}, {megabytes(verified.bytes)}"
+    if not verified.damage:
+        return plain(f"Everything is as it was written: {read}.")
+    lines = [plain(f"{damage.path}: {damage.reason}") for damage in verified.damage]
+    title = plain(f"{len(verified.damage)} damaged of {read}:", "bold")
+    remedy = "Nothing was changed. Running an experiment again moves its damaged steps to quarantine and recomputes them."
+    return Group(title, *lines, plain(remedy))
+
+
+def freeable_view(found: Sequence[Freeable], done: bool) -> RenderableType:
+    """What can be freed or was, the largest first."""
+    if not found:
+        return plain("There is nothing to free.")
+    table = make_table(("what", "step", "where"), ("size",))
+    ordered = sorted(found, key=lambda item: (-item.bytes, item.path))
+    for item in ordered[:LISTED]:
+        add_row(table, item.kind, item.id[:8], str(item.path), megabytes(item.bytes))
+    more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
+    return titled(f"{'Freed' if done else 'Can be freed'}: {megabytes(sum(item.bytes for item in found))}", table, *more)
+
+
+def answer_view(answer: pa.Table) -> RenderableType:
+    """The first rows of an SQL answer; numbers to the right."""
+    import pyarrow as pa
+
+    def is_number(column: pa.DataType) -> bool:
+        return bool(pa.types.is_integer(column) or pa.types.is_floating(column) or pa.types.is_decimal(column))
+
+    table = make_table((), ())
+    for name, column in zip(answer.column_names, answer.schema.types, strict=True):
+        table.add_column(plain(name), justify="right" if is_number(column) else "left")
+    for row in zip(*(column.to_pylist() for column in answer.slice(0, ROWS).columns), strict=True):
+        add_row(table, *("–" if value is None else _cell(value) for value in row))
+    cut = f"The first {ROWS} of {answer.num_rows:,} rows; --json prints all." if answer.num_rows > ROWS else None
+    return Group(table, *([plain(cut, "dim")] if cut else []))
+
+
+def megabytes(size: int) -> str:
+    """A size to read: 12 bytes, 3.4 kB, 1.2 MB, 800 MB."""
+    if size < 1000:
+        return f"{size} bytes"
+    value, unit = (size / 1e3, "kB") if size < 1e6 else (size / 1e6, "MB")
+    return f"{value:,.1f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _folders(title: str, folders: Sequence[Folder]) -> RenderableType:
+    table = make_table(("where", ""), ("size",))
+    for folder in folders[:LISTED]:
+        add_row(table, str(folder.path), "running" if folder.in_use else "", megabytes(folder.bytes))
+    more = [f"and {len(folders) - LISTED} more"] if len(folders) > LISTED else []
+    return titled(f"{title}: {megabytes(sum(folder.bytes for folder in folders))}", table, *more)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
