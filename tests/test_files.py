@@ -13,6 +13,7 @@ from forgetscope.files import (
     locked_if_free,
     replace_durably,
     replacing,
+    size_of,
     with_checksum,
     without_checksum,
     write_durably,
@@ -77,3 +78,10 @@ def test_a_lock_is_taken_if_free_and_never_waited_for(tmp_path: Path) -> None:
         assert not free
     assert path.exists()
     assert not is_locked(path)
+
+
+def test_the_size_of_a_folder_is_that_of_all_files_in_it(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "a").write_bytes(b"x" * 10)
+    (tmp_path / "deep" / "b").write_bytes(b"x" * 5)
+    assert [size_of(path) for path in (tmp_path, tmp_path / "a", tmp_path / "none")] == [15, 10, 0]

@@ -60,6 +60,19 @@ def without_checksum(content: bytes) -> bytes | None:
     return body if hashlib.sha256(body).digest() == checksum else None
 
 
+def size_of(path: Path) -> int:
+    """Bytes in a file, or in all files below a folder; what vanishes meanwhile counts nothing."""
+    files = [path] if not path.is_dir() else [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    return sum(_size(file) for file in files)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def sync_folder(folder: Path) -> None:
     """A rename is durable only after this."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -5,6 +5,7 @@
     STORE/working/<id>.lock  avoids double work; correctness rests on the rename
     STORE/quarantine/        damaged steps, kept for inspection
 
+Of a finished step only the state, which a further step starts from, may be freed later; a marker then stands in its place.
 No file is a pickle. Every file is verified against its manifest when it is read.
 """
 

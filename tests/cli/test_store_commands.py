@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import tarfile
 from pathlib import Path
@@ -54,8 +55,8 @@ def test_list_tells_what_takes_space(store: Store, chain: list[str]) -> None:
     store.working("f" * 32).mkdir()
     text = output("list", store.path)
     assert "1 experiment, 3 steps in" in text
-    assert re.search(r"tables +3 steps +\d+\.\d kB", text)
-    assert re.search(r"states +3 steps +\d+ kB", text)
+    assert re.search(r"tables +3 +\d+\.\d kB", text)
+    assert re.search(r"states +3 +\d+ kB", text)
     assert re.search(r"`forgetscope store gc` could free \d+ kB, with --all \d+ kB", text)
     assert re.search(rf"Quarantine: \d+ kB\nwhere +size\n.*{chain[0]}-1 +\d+ kB", text)
     facts = json.loads(output("list", store.path, "--json"))
@@ -69,9 +70,8 @@ def test_verify_is_quiet_about_a_whole_store_and_names_what_is_damaged(store: St
     harmed = [harm(store, chain[0], STATE), harm(store, chain[2], "probes.parquet")]
     result = invoke("verify", store.path)
     assert result.exit_code == 1
-    text = result.stdout.replace("\n", "")
     for path in harmed:
-        assert f"{path}: {path.stat().st_size} bytes that do not match the checksum" in text
+        assert f"{path}: {path.stat().st_size} bytes that do not match the checksum" in result.stdout.splitlines()
     assert "Nothing was changed. Running an experiment again moves its damaged steps to quarantine" in result.stdout
     as_json = invoke("verify", store.path, "--json")
     assert as_json.exit_code == 1
@@ -89,7 +89,7 @@ def test_gc_lists_first_and_frees_on_request(store: Store, chain: list[str]) -> 
     state = store.step(chain[2]).folder / STATE
     dry = output("gc", store.path)
     assert re.search(r"Can be freed: \d+ kB", dry)
-    assert chain[2][:8] in dry
+    assert f"steps/{chain[2]}/{STATE}" in dry
     assert f"To free this: forgetscope store gc {store.path} --yes" in dry.replace("\n", "")
     assert state.exists()
     assert json.loads(output("gc", store.path, "--json"))["freed"] is False
@@ -159,6 +159,25 @@ def test_sql_as_a_table_and_as_json(store: Store, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(storage, "ROWS", 3)
     cut = output("sql", "SELECT range AS number FROM range(5000)", store.path)
     assert " ".join(cut.split()) == "number 0 1 2 The first 3 of 5,000 rows; --json prints all."
+
+
+def test_a_wide_answer_keeps_a_line_for_each_row(store: Store, chain: list[str]) -> None:
+    lines = output("sql", "SELECT *, repeat('x', 300) AS wide FROM steps ORDER BY step", store.path).splitlines()
+    assert len(lines) == 1 + 3
+    assert [line.split()[0] for line in lines[1:]] == chain
+    assert all(line.endswith("x" * 300) for line in lines[1:])
+
+
+def test_the_documented_commands_run(store: Store, chain: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store.path.rename("results")
+    text = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    commands = [shlex.split(line, comments=True) for line in block.replace("3f2a", chain[2][:4]).splitlines()]
+    assert [command[:3] for command in commands] == [["forgetscope", "store", name] for name in COMMANDS]
+    for command in commands:
+        output(*command[2:])
+    assert len(Store("elsewhere").steps()) == 3
 
 
 def test_a_wrong_query_is_one_paragraph(store: Store) -> None:

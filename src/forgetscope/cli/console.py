@@ -41,12 +41,16 @@ def echo(text: str = "", *, err: bool = False) -> None:
     typer.echo(visible(text, lines=True), err=err)
 
 
-def print_view(view: RenderableType) -> None:
+def print_view(view: RenderableType, *, whole: bool = False) -> None:
+    """Print tables. `whole` lets lines be longer than the terminal is wide rather than break cells apart."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)  # a pipe has no width; never cut a table there
+    if whole:
+        needed = console.measure(view, options=console.options.update(max_width=100_000)).maximum
+        console = Console(highlight=False, width=max(console.width, needed))
     console.print(view)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forgetscope.characters import visible
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def verify(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) ->
     """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing."""
     from forgetscope.cli.progress import counting
     from forgetscope.housekeeping.verification import verify_store
-    from forgetscope.report.storage import damage_view
+    from forgetscope.report.storage import damage_lines
     from forgetscope.store import Store
 
     with counting(PATIENCE) as progress:
@@ -55,7 +56,8 @@ def verify(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) ->
     if as_json:
         print_json(_plain(asdict(verified)))
     else:
-        print_view(damage_view(verified))
+        for line in damage_lines(verified):  # not a table: paths are there to be copied
+            echo(visible(line))
     if verified.damage:
         raise typer.Exit(1)
 
@@ -74,14 +76,16 @@ def gc(
     from forgetscope.store import Store
 
     opened = Store.existing(store)
-    found = freeable(opened, every_state=every_state)
-    if yes and found:
+    found = listed = freeable(opened, every_state=every_state)
+    if yes and listed:
         opened.prepare()
-        found = [item for item in found if free(opened, item)]
+        found = [item for item in listed if free(opened, item)]
     if as_json:
         print_json({"freed": yes, "bytes": sum(item.bytes for item in found), "items": [_item(item) for item in found]})
         return
-    print_view(freeable_view(found, yes))
+    print_view(freeable_view(found, yes, store))
+    if len(found) < len(listed):
+        echo(f"{len(listed) - len(found)} more were left: they have come into use meanwhile.")
     if found and not yes:
         command = f"forgetscope store gc {store}{' --all' if every_state else ''} --yes"
         echo(f"Nothing was changed. Results stay; a run that needs a freed state recomputes it. To free this: {command}")
@@ -103,14 +107,14 @@ def export_to(
     """Write steps to one file that another machine can import and verify."""
     from forgetscope.cli.progress import counting
     from forgetscope.housekeeping.exchange import chains, export_steps
-    from forgetscope.report.storage import counted, megabytes
+    from forgetscope.report.storage import counted, size_text
     from forgetscope.store import Store
 
     steps = chains(Store.existing(store), ids or [])
     with counting(PATIENCE) as progress:
         size = export_steps(steps, output, states=not without_states, progress=progress)
     echo(
-        f"Exported {counted(len(steps), 'step')} to {output.resolve()}, {megabytes(size)}. "
+        f"Exported {counted(len(steps), 'step')} to {output.resolve()}, {size_text(size)}. "
         f"Elsewhere: forgetscope store import {output.name}"
     )
 
@@ -154,7 +158,7 @@ def sql(
     if as_json:
         print_json(rows(answer))
     else:
-        print_view(answer_view(answer))
+        print_view(answer_view(answer), whole=True)
 
 
 def _tell(result: Imported, file: Path, store: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from forgetscope.errors import WriteError
-from forgetscope.files import is_locked, locked_if_free, sync_folder, write_durably
+from forgetscope.files import is_locked, locked_if_free, size_of, sync_folder, write_durably
 from forgetscope.store import FREED, STATE, Store, StoredStep
 
 Kind = Literal["state", "working folder", "lock", "unfinished commit"]
@@ -67,12 +67,6 @@ def needed_parents(store: Store) -> set[str]:
     return parents
 
 
-def size_of(path: Path) -> int:
-    """Bytes in a file or in all files below a folder."""
-    files = [path] if not path.is_dir() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files if file.exists())
-
-
 def _states(store: Store, every: bool) -> Iterator[Freeable]:
     steps = store.steps()
     kept = needed_parents(store)
@@ -81,7 +75,7 @@ def _states(store: Store, every: bool) -> Iterator[Freeable]:
     for step in steps:
         path = step.folder / STATE
         if step.id not in kept and path.exists() and not is_locked(_lock(store, step.id)):
-            yield Freeable("state", path, path.stat().st_size, step.id)
+            yield Freeable("state", path, size_of(path), step.id)
 
 
 def _leftovers(store: Store) -> Iterator[Freeable]:

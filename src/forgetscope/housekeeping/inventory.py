@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from forgetscope.files import is_locked
-from forgetscope.housekeeping.collection import freeable, size_of
+from forgetscope.files import is_locked, size_of
+from forgetscope.housekeeping.collection import freeable
 from forgetscope.store import STATE, Store
 
 
@@ -39,9 +39,10 @@ def take_inventory(store: Store) -> Inventory:
     for step in steps:
         for path in step.folder.iterdir():
             kind = "tables" if path.suffix == ".parquet" else "states" if path.name == STATE else "records"
-            sizes[kind] += path.stat().st_size
+            sizes[kind] += size_of(path)
             states += path.name == STATE
     parents = {step.parent for step in steps}
+    found = freeable(store, every_state=True)
     return Inventory(
         steps=len(steps),
         experiments=sum(step.id not in parents for step in steps),
@@ -49,8 +50,8 @@ def take_inventory(store: Store) -> Inventory:
         states=states,
         working=[Folder(path, size_of(path), _in_use(store, path)) for path in _folders(store.path / "working")],
         quarantine=[Folder(path, size_of(path)) for path in _folders(store.path / "quarantine")],
-        freeable=sum(found.bytes for found in freeable(store)),
-        freeable_with_all=sum(found.bytes for found in freeable(store, every_state=True)),
+        freeable=sum(item.bytes for item in found if item.kind != "state" or item.id not in parents),
+        freeable_with_all=sum(item.bytes for item in found),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forgetscope.errors import DamagedStep, StoreError
-from forgetscope.files import without_checksum
+from forgetscope.files import size_of, without_checksum
 from forgetscope.spec import step_id
 from forgetscope.store import FREED, STATE, Store, StoredStep
 
@@ -35,8 +35,8 @@ class Verification:
 def verify_store(store: Store, progress: Progress = lambda what, done, total: None) -> Verification:
     """Check every file of every step, every parent, every id and every snapshot."""
     steps, snapshots = store.steps(), _snapshots(store)
-    sizes = {folder: _bytes(folder.iterdir()) for folder in (step.folder for step in steps)}
-    total, done = sum(sizes.values()) + _bytes(snapshots), 0
+    sizes = {path: size_of(path) for path in (*(step.folder for step in steps), *snapshots)}
+    total, done = sum(sizes.values()), 0
     strays = sorted(path for path in (store.path / "steps").iterdir() if not path.is_dir())
     damage = [Damage(path, "not a folder with a step") for path in strays]
     for step in steps:
@@ -119,7 +119,3 @@ def _snapshot_damage(path: Path) -> Iterator[Damage]:
         return
     if without_checksum(content) is None:
         yield Damage(path, f"{len(content)} bytes that do not match the checksum; a run goes on from the other snapshot")
-
-
-def _bytes(paths: Iterator[Path] | list[Path]) -> int:
-    return sum(path.stat().st_size for path in paths if path.is_file())

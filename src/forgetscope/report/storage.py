@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -21,12 +22,12 @@ ROWS = 1000  # of an SQL answer
 
 def inventory_view(held: Inventory, path: str) -> RenderableType:
     """Sizes by kind, then working folders and quarantine one by one."""
-    table = make_table(("",), ("files of", "size"))
+    table = make_table(("files",), ("of steps", "size"))
     for kind, count in (("tables", held.steps), ("states", held.states), ("records", held.steps)):
-        add_row(table, kind, counted(count, "step"), megabytes(held.bytes[kind]))
+        add_row(table, kind, f"{count:,}", size_text(held.bytes[kind]))
     title = f"{counted(held.experiments, 'experiment')}, {counted(held.steps, 'step')} in {path}"
     freeable = (
-        f"`forgetscope store gc` could free {megabytes(held.freeable)}, with --all {megabytes(held.freeable_with_all)}."
+        f"`forgetscope store gc` could free {size_text(held.freeable)}, with --all {size_text(held.freeable_with_all)}."
         if held.freeable_with_all
         else "There is nothing to free."
     )
@@ -37,27 +38,28 @@ def inventory_view(held: Inventory, path: str) -> RenderableType:
     return Group(*parts)
 
 
-def damage_view(verified: Verification) -> RenderableType:
-    """Every damaged file with the reason; nothing but a sentence if all is well."""
-    read = f"{counted(verified.steps, 'step')} and {counted(verified.snapshots, 'snapshot')}, {megabytes(verified.bytes)}"
+def damage_lines(verified: Verification) -> list[str]:
+    """Every damaged file with the reason, a line each however long; nothing but a sentence if all is well."""
+    read = f"{counted(verified.steps, 'step')} and {counted(verified.snapshots, 'snapshot')}, {size_text(verified.bytes)}"
     if not verified.damage:
-        return plain(f"Everything is as it was written: {read}.")
-    lines = [plain(f"{damage.path}: {damage.reason}") for damage in verified.damage]
-    title = plain(f"{len(verified.damage)} damaged of {read}:", "bold")
-    remedy = "Nothing was changed. Running an experiment again moves its damaged steps to quarantine and recomputes them."
-    return Group(title, *lines, plain(remedy))
+        return [f"Everything is as it was written: {read}."]
+    return [
+        f"Of {read}, these are damaged:",
+        *(f"{damage.path}: {damage.reason}" for damage in verified.damage),
+        "Nothing was changed. Running an experiment again moves its damaged steps to quarantine and recomputes them.",
+    ]
 
 
-def freeable_view(found: Sequence[Freeable], done: bool) -> RenderableType:
-    """What can be freed or was, the largest first."""
+def freeable_view(found: Sequence[Freeable], done: bool, store: Path) -> RenderableType:
+    """What can be freed or was, the largest first, and where in the store."""
     if not found:
         return plain("There is nothing to free.")
-    table = make_table(("what", "step", "where"), ("size",))
+    table = make_table(("what", "where"), ("size",))
     ordered = sorted(found, key=lambda item: (-item.bytes, item.path))
     for item in ordered[:LISTED]:
-        add_row(table, item.kind, item.id[:8], str(item.path), megabytes(item.bytes))
+        add_row(table, item.kind, str(item.path.relative_to(store)), size_text(item.bytes))
     more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
-    return titled(f"{'Freed' if done else 'Can be freed'}: {megabytes(sum(item.bytes for item in found))}", table, *more)
+    return titled(f"{'Freed' if done else 'Can be freed'}: {size_text(sum(item.bytes for item in found))}", table, *more)
 
 
 def answer_view(answer: pa.Table) -> RenderableType:
@@ -69,14 +71,14 @@ def answer_view(answer: pa.Table) -> RenderableType:
 
     table = make_table((), ())
     for name, column in zip(answer.column_names, answer.schema.types, strict=True):
-        table.add_column(plain(name), justify="right" if is_number(column) else "left")
+        table.add_column(plain(name), justify="right" if is_number(column) else "left", overflow="fold")
     for row in zip(*(column.to_pylist() for column in answer.slice(0, ROWS).columns), strict=True):
         add_row(table, *("–" if value is None else _cell(value) for value in row))
     cut = f"The first {ROWS} of {answer.num_rows:,} rows; --json prints all." if answer.num_rows > ROWS else None
     return Group(table, *([plain(cut, "dim")] if cut else []))
 
 
-def megabytes(size: int) -> str:
+def size_text(size: int) -> str:
     """A size to read: 12 bytes, 3.4 kB, 1.2 MB, 800 MB."""
     if size < 1000:
         return f"{size} bytes"
@@ -91,9 +93,9 @@ def counted(number: int, noun: str) -> str:
 def _folders(title: str, folders: Sequence[Folder]) -> RenderableType:
     table = make_table(("where", ""), ("size",))
     for folder in folders[:LISTED]:
-        add_row(table, str(folder.path), "running" if folder.in_use else "", megabytes(folder.bytes))
+        add_row(table, str(folder.path), "running" if folder.in_use else "", size_text(folder.bytes))
     more = [f"and {len(folders) - LISTED} more"] if len(folders) > LISTED else []
-    return titled(f"{title}: {megabytes(sum(folder.bytes for folder in folders))}", table, *more)
+    return titled(f"{title}: {size_text(sum(folder.bytes for folder in folders))}", table, *more)
 
 
 def _cell(value: object) -> str:

@@ -25,7 +25,7 @@ def make_table(names: Iterable[str | Text], numbers: Iterable[str | Text]) -> Ta
     """A table of left-aligned names, then right-aligned numbers."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
-        table.add_column(_cell(name))
+        table.add_column(_cell(name), overflow="fold")
     for name in numbers:
         table.add_column(_cell(name), justify="right", no_wrap=True)
     return table
