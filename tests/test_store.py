@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +175,21 @@ def test_a_lock_dies_with_its_holder(store: Store) -> None:
 def test_the_parquet_files_open_in_any_reader(store: Store) -> None:
     step = store.commit(record(), "2026-01-01")
     assert pq.read_table(step.folder / "classes.parquet").num_rows == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
+def test_reading_a_table_starts_no_thread(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    code = f"""
+import os
+from pathlib import Path
+from forgetscope.store import StoredStep
+step = StoredStep(Path({str(step.folder)!r}))
+before = len(os.listdir("/proc/self/task"))
+step.table("classes")
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "0"
 
 
 def test_a_store_can_be_moved(store: Store, tmp_path: Path) -> None:

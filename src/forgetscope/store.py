@@ -91,7 +91,8 @@ class StoredStep:
         return StepSpec.model_validate(self.info["spec"])
 
     def table(self, name: TableName) -> pa.Table:
-        return pq.read_table(pa.BufferReader(self.verified(f"{name}.parquet")))
+        # Not pq.read_table: its threads, still starting when a short command ends beside torch, abort the process at exit.
+        return pq.ParquetFile(pa.BufferReader(self.verified(f"{name}.parquet"))).read(use_threads=False)
 
     def state(self) -> Tensors:
         """The tensors that the next step starts from; raises StateFreed if they were freed."""
