@@ -133,7 +133,7 @@ class StoredStep:
         try:
             manifest: dict[str, dict[str, Any]] = json.loads((self.folder / "manifest.json").read_bytes())
             missing = {"step.json", STATE, *(f"{name}.parquet" for name in TABLES)} - set(manifest)
-            _ = [entry["sha256"] for entry in manifest.values()]
+            _ = [(entry["sha256"], entry["size"]) for entry in manifest.values()]
         except OSError as error:
             raise self._damaged("manifest.json", error.strerror or str(error)) from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -17,6 +17,7 @@ from forgetscope.errors import DamagedExport, DamagedStep, SpecError, StoreError
 from forgetscope.experiment import run_experiment
 from forgetscope.files import is_locked
 from forgetscope.housekeeping import exchange
+from forgetscope.housekeeping.collection import free, freeable
 from forgetscope.housekeeping.exchange import chains, export_steps, import_steps
 from forgetscope.housekeeping.verification import verify_store
 from forgetscope.spec import RunSpec
@@ -97,6 +98,16 @@ def test_a_damaged_step_is_not_exported(store: Store, chain: list[str], tmp_path
         export_steps(store.steps(), tmp_path / "steps.tar")
     assert not list(tmp_path.glob("*.tar*"))
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_state_that_is_freed_during_an_export_is_not_called_damaged(store: Store, chain: list[str], tmp_path: Path) -> None:
+    def free_one(what: str, done: int, total: int) -> None:
+        for item in freeable(store):
+            free(store, item)
+
+    with pytest.raises(StoreError, match=rf"Step {chain[2][:8]} changed while it was exported.*Run the export again") as caught:
+        export_steps(store.steps(), tmp_path / "steps.tar", progress=free_one)
+    assert not isinstance(caught.value, DamagedStep)
 
 
 def test_a_file_that_cannot_be_written_is_one_clear_error(store: Store, tmp_path: Path) -> None:

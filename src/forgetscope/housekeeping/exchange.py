@@ -49,14 +49,15 @@ def export_steps(
     steps: Sequence[StoredStep], path: Path, *, states: bool = True, progress: Progress = lambda what, done, total: None
 ) -> int:
     """Write steps to one file, verifying each as it is read; returns how many bytes. Without states, markers stand for them."""
-    members = {step.id: _members(step, states) for step in sorted(steps, key=lambda step: (step.spec.step, step.id))}
+    ordered = sorted(steps, key=lambda step: (step.spec.step, step.id))
+    members = {step.id: _members(step, states) for step in ordered}
     entries = {f"steps/{id}/{name}": entry for id, files in members.items() for name, entry in files.items()}
     total, done = sum(entry.size for entry in entries.values()), 0
     listing = {name: {"sha256": entry.sha256, "size": entry.size} for name, entry in entries.items()}
     index = json.dumps({"forgetscope": "export", "format": FORMAT, "members": listing}, indent=1).encode()
     with replacing(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
         _add(tar, INDEX, index)
-        for step in sorted(steps, key=lambda step: (step.spec.step, step.id)):
+        for step in ordered:
             for name, entry in members[step.id].items():
                 _add(tar, f"steps/{step.id}/{name}", _content(step, name, entry))
                 done += entry.size
@@ -102,7 +103,12 @@ def _members(step: StoredStep, states: bool) -> dict[str, Entry]:
 def _content(step: StoredStep, name: str, entry: Entry) -> bytes:
     if name == FREED:
         return _marker(step)
-    content = (step.folder / name).read_bytes() if name == "manifest.json" else step.verified(name)
+    try:
+        content = (step.folder / name).read_bytes() if name == "manifest.json" else step.verified(name)
+    except DamagedStep:
+        if name != STATE or not step.state_freed:
+            raise
+        content = b""  # freed since it was listed
     if _entry(content) != entry:
         raise StoreError(f"Step {step.id[:8]} changed while it was exported: {step.folder / name}. Run the export again.")
     return content
