@@ -18,7 +18,7 @@ from forgetscope.cli.app import app
 from forgetscope.cli.progress import watch
 from forgetscope.data.library import add_arrays
 from forgetscope.experiment import run_experiment
-from forgetscope.report.tables import add_row, make_table, titled
+from forgetscope.report.tables import make_table, titled
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
@@ -122,7 +122,7 @@ def test_progress_notes_are_characters(terminal: bool, monkeypatch: pytest.Monke
 
 def test_no_cell_title_heading_or_remark_can_hold_markup_or_control_characters() -> None:
     table = make_table((HOSTILE,), (HOSTILE,))
-    add_row(table, HOSTILE, HOSTILE)
+    table.add_row(HOSTILE, HOSTILE)
     stream = io.StringIO()
     Console(file=stream, width=2000).print(titled(HOSTILE, table, HOSTILE))
     assert stream.getvalue().count(visible(HOSTILE)) == 6

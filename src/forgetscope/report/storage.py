@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from forgetscope.housekeeping.collection import Freeable
 from forgetscope.housekeeping.inventory import Folder, Inventory
 from forgetscope.housekeeping.verification import Verification
-from forgetscope.report.tables import add_row, make_table, plain, titled
+from forgetscope.report.tables import make_table, plain, titled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ def inventory_view(held: Inventory, path: str) -> RenderableType:
     """Sizes by kind, then working folders and quarantine one by one."""
     table = make_table(("files",), ("of steps", "size"))
     for kind, count in (("tables", held.steps), ("states", held.states), ("records", held.steps)):
-        add_row(table, kind, f"{count:,}", size_text(held.bytes[kind]))
+        table.add_row(kind, f"{count:,}", size_text(held.bytes[kind]))
     title = f"{counted(held.experiments, 'experiment')}, {counted(held.steps, 'step')} in {path}"
     freeable = (
         f"`forgetscope store gc` could free {size_text(held.freeable)}, with --all {size_text(held.freeable_with_all)}."
@@ -57,7 +57,7 @@ def freeable_view(found: Sequence[Freeable], done: bool, store: Path) -> Rendera
     table = make_table(("what", "where"), ("size",))
     ordered = sorted(found, key=lambda item: (-item.bytes, item.path))
     for item in ordered[:LISTED]:
-        add_row(table, item.kind, str(item.path.relative_to(store)), size_text(item.bytes))
+        table.add_row(item.kind, str(item.path.relative_to(store)), size_text(item.bytes))
     more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
     return titled(f"{'Freed' if done else 'Can be freed'}: {size_text(sum(item.bytes for item in found))}", table, *more)
 
@@ -73,7 +73,7 @@ def answer_view(answer: pa.Table) -> RenderableType:
     for name, column in zip(answer.column_names, answer.schema.types, strict=True):
         table.add_column(plain(name), justify="right" if is_number(column) else "left", overflow="fold")
     for row in zip(*(column.to_pylist() for column in answer.slice(0, ROWS).columns), strict=True):
-        add_row(table, *("–" if value is None else _cell(value) for value in row))
+        table.add_row(*("–" if value is None else _cell(value) for value in row))
     cut = f"The first {ROWS} of {answer.num_rows:,} rows; --json prints all." if answer.num_rows > ROWS else None
     return Group(table, *([plain(cut, "dim")] if cut else []))
 
@@ -93,7 +93,7 @@ def counted(number: int, noun: str) -> str:
 def _folders(title: str, folders: Sequence[Folder]) -> RenderableType:
     table = make_table(("where", ""), ("size",))
     for folder in folders[:LISTED]:
-        add_row(table, str(folder.path), "running" if folder.in_use else "", size_text(folder.bytes))
+        table.add_row(str(folder.path), "running" if folder.in_use else "", size_text(folder.bytes))
     more = [f"and {len(folders) - LISTED} more"] if len(folders) > LISTED else []
     return titled(f"{title}: {size_text(sum(folder.bytes for folder in folders))}", table, *more)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -21,18 +22,21 @@ def lines(*texts: str) -> Text:
     return Text("\n").join(map(plain, texts))
 
 
-def make_table(names: Iterable[str | Text], numbers: Iterable[str | Text]) -> Table:
+class PlainTable(Table):
+    """A table whose rows hold text as it is: rich would read a string as markup."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
+def make_table(names: Iterable[str | Text], numbers: Iterable[str | Text]) -> PlainTable:
     """A table of left-aligned names, then right-aligned numbers."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = PlainTable(box=None, pad_edge=False, header_style="dim")
     for name in names:
-        table.add_column(_cell(name), overflow="fold")
+        table.add_column(_heading(name), overflow="fold")
     for name in numbers:
-        table.add_column(_cell(name), justify="right", no_wrap=True)
+        table.add_column(_heading(name), justify="right", no_wrap=True)
     return table
-
-
-def add_row(table: Table, *cells: str | Text, style: str | None = None) -> None:
-    table.add_row(*map(_cell, cells), style=style)
 
 
 def titled(title: str, table: Table, *remarks: str) -> RenderableType:
@@ -40,5 +44,5 @@ def titled(title: str, table: Table, *remarks: str) -> RenderableType:
     return Group(plain(title, "bold"), table, *(plain(remark, "dim") for remark in remarks))
 
 
-def _cell(content: str | Text) -> Text:
-    return plain(content) if isinstance(content, str) else content
+def _heading(text: str | Text) -> Text:
+    return plain(text) if isinstance(text, str) else text

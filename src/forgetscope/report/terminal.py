@@ -14,7 +14,7 @@ from forgetscope.analysis.comparison import BASELINE, QUANTITIES, PolicyComparis
 from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
 from forgetscope.analysis.statistics import Estimate
 from forgetscope.data.images import DataSet
-from forgetscope.report.tables import add_row, lines, make_table, plain, titled
+from forgetscope.report.tables import lines, make_table, plain, titled
 from forgetscope.report.words import budget, finding
 
 LISTED = 20  # experiments of a large store that are listed one by one
@@ -40,8 +40,7 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
         results = (
             (summary.mean_forgetting, summary.forgetting_range, summary.correlations["sic"]) if summary else (math.nan,) * 3
         )
-        add_row(
-            table,
+        table.add_row(
             experiment.id[:8],
             experiment.data_title,
             experiment.network,
@@ -74,7 +73,7 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
             **{f"ρ {name}": [row.correlations[measure] for row in shown] for measure, name in MEASURES.items()},
         }
         for name, estimates in quantities.items():
-            add_row(table, name, *map(_estimate, estimates))
+            table.add_row(name, *map(_estimate, estimates))
         tables.append(table)
     title = Text("Means over experiments that differ in seed and classes only, with 95 % intervals", style="bold")
     return Group(title, *tables, plain(" ".join(common), "dim"))
@@ -87,9 +86,9 @@ def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
         table = make_table(("policy",), ("pairs", *(Text(name.replace(", ", ",\n")) for name in QUANTITIES.values())))
         for row in (row for row in rows if row.step == step):
             means = (_number(row.means[name].value, 3) for name in QUANTITIES)
-            add_row(table, row.policy, str(row.means["accuracy"].n), *means)
+            table.add_row(row.policy, str(row.means["accuracy"].n), *means)
             if row.policy != BASELINE:
-                add_row(table, "", "", *(_difference(row.differences[name]) for name in QUANTITIES), style="dim")
+                table.add_row("", "", *(_difference(row.differences[name]) for name in QUANTITIES), style="dim")
         title = (
             f"Policies in step {step}, from common parents; below each the paired difference to {BASELINE} (± 95 % interval)"
         )
@@ -103,7 +102,7 @@ def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cac
     for data, size in here:
         pixels = f"{data.shape[1]} x {data.shape[0]}"
         counts = (f"{len(data.classes)}", f"{len(data.train.labels):,}", f"{len(data.test.labels):,}")
-        add_row(table, data.name, *counts, pixels, f"{size / 1e6:,.0f} MB")
+        table.add_row(data.name, *counts, pixels, f"{size / 1e6:,.0f} MB")
     remarks = ["glyphs: embedded, drawn when needed"]
     remarks += [f"{name}: {summary}; fetch it with `forgetscope data get {name}`" for name, summary in known.items()]
     return titled(f"Data sets in {cache}", table, *remarks)
@@ -115,7 +114,7 @@ def _classes(experiment: Experiment, step: int) -> RenderableType:
     for row in past.to_dict("records"):
         accuracies = (_percent(row["accuracy_when_learned"]), _percent(row["accuracy"]))
         measures = (_number(row[measure], 3) for measure in MEASURES)
-        add_row(table, row["class_name"], *accuracies, _number(row["forgetting"], 2), *measures)
+        table.add_row(row["class_name"], *accuracies, _number(row["forgetting"], 2), *measures)
     reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
     title = f"Past classes after step {step}, most forgotten first (accuracy when learned and now)"
     return titled(title, table, *(f"–  {reason}" for reason in reasons))
@@ -125,7 +124,7 @@ def _summary(experiment: Experiment) -> RenderableType:
     table = make_table((), ("step", "accuracy", "mean FG", "FG-R", "FG-HG", *(f"ρ {name}" for name in MEASURES.values())))
     for s in experiment.summaries:
         spread = (_number(value, 2) for value in (s.mean_forgetting, s.forgetting_range, s.forgetting_half_gap))
-        add_row(table, str(s.step), _percent(s.accuracy), *spread, *(_number(s.correlations[m], 2) for m in MEASURES))
+        table.add_row(str(s.step), _percent(s.accuracy), *spread, *(_number(s.correlations[m], 2) for m in MEASURES))
     return titled("How unevenly, and what saw it coming (ρ: rank correlation with forgetting)", table)
 
 
