@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forgetscope.threads import wait_briefly
+
 if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment, open_experiment
     from forgetscope.data.images import DataSet
@@ -39,6 +41,8 @@ __all__ = [
     "write_report",
 ]
 
+wait_briefly()  # here, because it must come before torch is loaded
+
 _HOMES = {
     "DataSet": "forgetscope.data.images",
     "Experiment": "forgetscope.analysis.experiments",
@@ -58,9 +62,13 @@ def run(
     *,
     device: str = "auto",
     threads: int | None = None,
+    channels_last: bool = True,
+    compile: bool = False,
     progress: bool = True,
 ) -> Experiment:
-    """Run one experiment, or what is missing of it in the store; `progress` prints to standard error."""
+    """Run one experiment, or what is missing of it in the store; `progress` prints to standard error.
+
+    `channels_last` is the memory layout, `compile` trains through torch.compile: recorded, and without effect on the id."""
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.cli.progress import watch
     from forgetscope.experiment import run_experiment
@@ -68,7 +76,15 @@ def run(
 
     opened = Store(store)
     with watch(enabled=progress) as watcher:
-        plan = run_experiment(spec, opened, device=device, threads=threads, progress=watcher)
+        plan = run_experiment(
+            spec,
+            opened,
+            device=device,
+            threads=threads,
+            channels_last=channels_last,
+            compile=compile,
+            progress=watcher,
+        )
     return Experiment(opened.chain(plan.id))
 
 

@@ -46,7 +46,7 @@ class WriteError(ForgetscopeError):
 
 
 class Diverged(ForgetscopeError):
-    """Training produced a loss that is not a finite number."""
+    """Training produced a loss that is not a finite number; the step is kept as diverged, and nothing can build on it."""
 
 
 class Interrupted(ForgetscopeError):

@@ -37,6 +37,7 @@ POLICIES = (
     "gradient-matching",
 )
 Sampling = Literal["iid", "reshuffled", "reshuffled-short"]
+Precision = Literal["float32", "bfloat16"]
 Share = Annotated[float, Field(gt=0, le=1)]
 OpenShare = Annotated[float, Field(gt=0, lt=1)]
 NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
@@ -104,6 +105,10 @@ class RunSpec(_Frozen):
     )
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="Momentum of SGD.")
     weight_decay: Annotated[float, Field(ge=0)] = Field(5e-4, description="On all parameters.")
+    precision: Precision = Field(
+        "float32",
+        description="Arithmetic of the training passes. bfloat16: mixed precision; weights and measurements stay in float32.",
+    )
     crop: Annotated[StrictInt, Field(ge=0)] | None = Field(
         None, description="Augmentation: zero pixels around an image before a random crop. Not set: the data set's own."
     )
@@ -197,6 +202,7 @@ class TrainingSpec(_Frozen):
     augmentation: AugmentationSpec
     sampling: Sampling = "iid"
     validation: float | None = None
+    precision: Literal["bfloat16"] | None = None  # not set: float32
 
 
 class RehearsalSpec(_Frozen):
@@ -243,6 +249,7 @@ def step_specs(
             augmentation=augmentation,
             sampling=run.sampling,
             validation=run.validation or None,
+            precision=None if run.precision == "float32" else run.precision,
         )
         rehearsal = None
         if step > 1:
@@ -305,7 +312,8 @@ def _explain(error: ValidationError) -> str:
         elif not name:
             sentences.append(f"{finding['msg'].removeprefix('Value error, ')}.")
         elif kind == "literal_error":
-            sentences.append(f"{name} = {value!r} is not known.{nearest(str(value), get_args(Sampling))}")
+            known = get_args(RunSpec.model_fields[name].annotation)
+            sentences.append(f"{name} = {value!r} is not known.{nearest(str(value), known)}")
         else:
             message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
             sentences.append(f"{name} = {value!r} is not valid: it {message}.")

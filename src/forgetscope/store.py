@@ -58,6 +58,7 @@ class StepRecord:
     tables: Mapping[TableName, pa.Table]
     network: str
     state: Tensors
+    divergence: Mapping[str, object] | None = None  # epoch, iteration and loss, if training ended that way
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,12 @@ class StoredStep:
     @cached_property
     def spec(self) -> StepSpec:
         return StepSpec.model_validate(self.info["spec"])
+
+    @property
+    def divergence(self) -> dict[str, Any] | None:
+        """Epoch, iteration and loss at which training diverged; None for a step that came to its end."""
+        facts: dict[str, Any] | None = self.info.get("divergence")
+        return facts
 
     def table(self, name: TableName) -> pa.Table:
         # Not pq.read_table: its threads, still starting when a short command ends beside torch, abort the process at exit.
@@ -299,7 +306,8 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
         "schema": SCHEMA,
         "id": record.id,
         "parent": record.parent,
-        "status": "done",
+        "status": "done" if record.divergence is None else "diverged",
+        "divergence": None if record.divergence is None else dict(record.divergence),
         "spec": record.spec.model_dump(mode="json"),
         "network": record.network,
         "data": dict(record.data),

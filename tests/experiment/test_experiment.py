@@ -17,8 +17,9 @@ from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.data.library import load_data
 from forgetscope.errors import SpecError
 from forgetscope.experiment import run_experiment
-from forgetscope.experiment.chain import Plan, Silence, choose_device
-from forgetscope.experiment.step import Settings, run_step
+from forgetscope.experiment.chain import Plan, Silence
+from forgetscope.experiment.settings import Settings, choose_device
+from forgetscope.experiment.step import run_step
 from forgetscope.measuring.forgetting import forgetting
 from forgetscope.spec import RunSpec
 from forgetscope.store import TABLES, Store, StoredStep

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from forgetscope.errors import Diverged
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.rsgd import (
+    Divergence,
     EpochEnd,
     Normalisation,
     TrainingSet,
@@ -50,7 +51,7 @@ class Watcher(nn.Module):
         return self.logits.expand(len(images), -1)
 
 
-def run(network: nn.Module, spec: TrainingSpec, alpha: float, rehearsal: TrainingSet | None) -> list[EpochEnd]:
+def run(network: nn.Module, spec: TrainingSpec, alpha: float, rehearsal: TrainingSet | None) -> list[Any]:
     optimiser = make_optimiser(network, spec)
     return list(train_step(network, optimiser, images_of(3, 15, 4), rehearsal, AS_IS, spec, alpha, Streams(0, 2)))
 
@@ -160,5 +161,96 @@ def test_a_loss_that_is_not_finite_ends_the_step_with_its_iteration() -> None:
             logits = super().forward(images)
             return logits * (math.nan if len(self.batches) == 6 else 1)
 
-    with pytest.raises(Diverged, match=r"The loss became nan at iteration 6 \(epoch 2\). Lower learning_rate \(now 0.1\)"):
-        run(Breaks(7), training(), 0.25, images_of(4, 2, 0))
+    first, last = run(Breaks(7), training(), 0.25, images_of(4, 2, 0))  # of three epochs
+    assert isinstance(first, EpochEnd)
+    assert isinstance(last, Divergence)
+    assert (last.epoch, last.iteration) == (2, 6)
+    assert math.isnan(last.loss)
+
+
+class Reads(TorchFunctionMode):
+    """Counts calls that would make the program wait for a GPU: a value is read, or a shape depends on one."""
+
+    WAITS = (
+        "item",
+        "cpu",
+        "numpy",
+        "tolist",
+        "nonzero",
+        "unique",
+        "masked_select",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in self.WAITS:
+            self.found.append(func.__name__)
+        if func.__name__ == "__getitem__":
+            index = args[1] if isinstance(args[1], tuple) else (args[1],)
+            self.found += ["mask" for part in index if isinstance(part, Tensor) and part.dtype == torch.bool]
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("precision", [None, "bfloat16"])
+def test_nothing_inside_an_epoch_waits_for_the_device(precision: str | None) -> None:
+    def reads(new_images: int) -> list[str]:
+        """Of one epoch; more images mean more iterations."""
+        augmentation = AugmentationSpec(crop=1, flip=True, brightness=0.2)
+        spec = training(epochs=1, augmentation=augmentation, precision=precision)
+        network, new = build_network("resnet8", 7, np.random.default_rng(0)), images_of(3, new_images, 4)
+        optimiser, counter = make_optimiser(network, spec), Reads()
+        with counter:
+            (end,) = train_step(network, optimiser, new, images_of(4, 2, 0), AS_IS, spec, 0.5, Streams(0, 2))
+        assert end.iteration == -(-3 * new_images // 8)
+        return counter.found
+
+    few, many = reads(3), reads(30)
+    assert few == many  # so it is not the iterations that read
+    assert {"cpu", "__float__"} <= set(few)  # the counter does count: loss and accuracy are read when the epoch ends
+    assert len(few) < 12
+
+
+def test_on_a_device_without_values_an_epoch_runs_up_to_its_end() -> None:
+    """A meta tensor has a shape and no values: the first thing that needs one fails."""
+    device, spec = torch.device("meta"), training(epochs=1, augmentation=AugmentationSpec(crop=1, flip=True, brightness=0.2))
+    network = build_network("resnet8", 7, np.random.default_rng(0)).to(device)
+    new, past = images_of(3, 15, 4), images_of(4, 2, 0)
+    sets = [TrainingSet(part.images.to(device), part.nodes.to(device), part.class_sizes) for part in (new, past)]
+    passes: list[torch.Size] = []
+    network.register_forward_hook(lambda module, args, output: passes.append(output.shape))
+    normalise = Normalisation(torch.zeros(3, device=device), torch.ones(3, device=device))
+    with pytest.raises(NotImplementedError, match="no data"):
+        next(iter(train_step(network, make_optimiser(network, spec), *sets, normalise, spec, 0.5, Streams(0, 2))))
+    assert passes == [(16, 7)] * 6  # ceil(45 / 8) iterations: all of the epoch
+
+
+def test_mixed_precision_keeps_weights_and_losses_in_float32() -> None:
+    network, spec = build_network("resnet8", 7, np.random.default_rng(0)), training(epochs=1, precision="bfloat16")
+    seen: list[torch.dtype] = []
+    network.head.register_forward_hook(lambda module, args, output: seen.append(output.dtype))  # type: ignore[union-attr]
+    (end,) = run(network, spec, 0.5, images_of(4, 2, 0))
+    assert set(seen) == {torch.bfloat16}
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
+    (exact,) = run(build_network("resnet8", 7, np.random.default_rng(0)), training(epochs=1), 0.5, images_of(4, 2, 0))
+    assert end.loss == pytest.approx(exact.loss, rel=0.1)
+    assert end.loss != exact.loss
+
+
+def test_the_layout_changes_rounding_only() -> None:
+    last, first = (build_network("resnet8", 7, np.random.default_rng(0)) for _ in range(2))
+    first.to(memory_format=torch.contiguous_format)
+    spec, sets = training(epochs=1), (images_of(3, 15, 4), images_of(4, 2, 0))
+    plain = Normalisation(AS_IS.mean, AS_IS.std, channels_last=False)
+    assert plain(torch.rand(2, 4, 4, 3)).is_contiguous()
+    (a,) = train_step(last, make_optimiser(last, spec), *sets, AS_IS, spec, 0.5, Streams(0, 2))
+    (b,) = train_step(first, make_optimiser(first, spec), *sets, plain, spec, 0.5, Streams(0, 2))
+    assert isinstance(a, EpochEnd)
+    assert isinstance(b, EpochEnd)
+    assert a.loss == pytest.approx(b.loss, rel=1e-3)

@@ -18,7 +18,7 @@ def snapshot(epoch: int) -> Snapshot:
     tensor = torch.full((2, 2), float(epoch))
     return Snapshot(
         epoch,
-        3,
+        {"threads": 3, "compile": False},
         [{"epoch": 1, "loss": 0.25}],
         {"w": tensor},
         [tensor + 0, tensor + 1],
@@ -34,7 +34,8 @@ def test_the_latest_of_two_files_counts(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
     loaded = load_snapshot(tmp_path)
     assert loaded is not None
-    assert (loaded.epoch, loaded.threads, loaded.history) == (3, 3, [{"epoch": 1, "loss": 0.25}])
+    assert (loaded.epoch, loaded.settings) == (3, {"threads": 3, "compile": False})
+    assert loaded.history == [{"epoch": 1, "loss": 0.25}]
     assert torch.equal(loaded.momentum[1], torch.full((2, 2), 4.0))
     assert torch.equal(loaded.measured["pairs"], loaded.network["w"])
     assert loaded.images.tolist() == [3, 7]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,19 +35,23 @@ class StepSummary:
 
 
 class Experiment:
-    """One experiment: a chain of steps. Frames have a column `step`; every row is as the store holds it."""
+    """One experiment: a chain of steps. Frames have a column `step`; every row is as the store holds it.
 
-    def __init__(self, steps: Sequence[StoredStep]) -> None:
-        self.steps = list(steps)
+    `steps` came to their end. A last step that diverged is in `diverged` and in no frame: it is excluded from statistics."""
+
+    def __init__(self, chain: Sequence[StoredStep]) -> None:
+        self.chain = list(chain)
+        self.diverged = self.chain[-1] if self.chain[-1].divergence is not None else None
+        self.steps = self.chain[:-1] if self.diverged else self.chain
 
     @property
     def id(self) -> str:
-        return self.steps[-1].id
+        return self.chain[-1].id
 
     @property
     def data(self) -> dict[str, Any]:
         """Name, requested image size, shape and digest of the data set."""
-        facts: dict[str, Any] = self.steps[0].info["data"]
+        facts: dict[str, Any] = self.chain[0].info["data"]
         return facts
 
     @property
@@ -57,7 +62,7 @@ class Experiment:
 
     @property
     def network(self) -> str:
-        return str(self.steps[0].info["network"])
+        return str(self.chain[0].info["network"])
 
     @cached_property
     def classes(self) -> pd.DataFrame:
@@ -86,7 +91,7 @@ class Experiment:
 
     def past_classes(self, step: int | None = None) -> pd.DataFrame:
         """The past classes of one step (default: the last), most forgotten first."""
-        number = self.steps[-1].spec.step if step is None else step
+        number = len(self.steps) if step is None else step
         rows = self.classes[(self.classes["step"] == number) & (self.classes["introduced_step"] < number)]
         return rows.sort_values("forgetting", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
 
@@ -111,14 +116,14 @@ class Experiment:
 
     def _frame(self, name: TableName) -> pd.DataFrame:
         frames = []
-        for step in self.steps:
+        for step in self.steps or self.chain[:1]:
             frame: pd.DataFrame = step.table(name).to_pandas()
             frame.insert(0, "step", step.spec.step)
-            frames.append(frame)
+            frames.append(frame if self.steps else frame[:0])  # a first step that diverged leaves the columns
         return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
 
     def __repr__(self) -> str:
-        seed = self.steps[0].spec.seed
+        seed = self.chain[0].spec.seed
         return f"Experiment({self.id[:8]}: {self.data['name']}, {self.network}, {len(self.steps)} steps, seed {seed})"
 
     def _repr_html_(self) -> str:
@@ -163,6 +168,7 @@ class Overview:
     setting: tuple[str, ...]  # readable parts, such as `resnet8` and `epochs=20`
     step: int
     experiments: int
+    diverged: int  # further experiments whose training diverged at this step; they are in no mean
     accuracy_when_learned: Estimate  # of the past classes, mean per experiment
     mean_forgetting: Estimate
     forgetting_range: Estimate
@@ -173,16 +179,21 @@ class Overview:
 def overview(found: Sequence[Experiment]) -> list[Overview]:
     """Averages over seeds, per setting and step, for settings that occur more than once."""
     groups: dict[tuple[tuple[str, ...], int], list[Experiment]] = {}
+    diverged: Counter[tuple[tuple[str, ...], int]] = Counter()
     counted: set[str] = set()  # experiments can share steps; each step counts once
     for experiment in found:
         for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
             if step.id not in counted:
                 counted.add(step.id)
                 groups.setdefault((_setting(experiment, summary.step), summary.step), []).append(experiment)
-    return [_overview(setting, step, group) for (setting, step), group in groups.items() if len(group) > 1]
+        if experiment.diverged is not None:
+            diverged[_setting(experiment, len(experiment.chain)), len(experiment.chain)] += 1
+    return [
+        _overview(setting, step, group, diverged[setting, step]) for (setting, step), group in groups.items() if len(group) > 1
+    ]
 
 
-def _overview(setting: tuple[str, ...], step: int, group: Sequence[Experiment]) -> Overview:
+def _overview(setting: tuple[str, ...], step: int, group: Sequence[Experiment], diverged: int) -> Overview:
     summaries = [next(s for s in experiment.summaries if s.step == step) for experiment in group]
     learned = [float(experiment.past_classes(step)["accuracy_when_learned"].mean()) for experiment in group]
     ranked = [int(experiment.past_classes(step)["forgetting"].notna().sum()) for experiment in group]
@@ -190,6 +201,7 @@ def _overview(setting: tuple[str, ...], step: int, group: Sequence[Experiment]) 
         setting=setting,
         step=step,
         experiments=len(group),
+        diverged=diverged,
         accuracy_when_learned=mean_estimate(learned),
         mean_forgetting=mean_estimate([s.mean_forgetting for s in summaries]),
         forgetting_range=mean_estimate([s.forgetting_range for s in summaries]),
@@ -202,7 +214,7 @@ def _setting(experiment: Experiment, until: int) -> tuple[str, ...]:
     """Everything but seed and class numbers, up to this step; an option that changes between steps appears again."""
     parts = [experiment.data_title, experiment.network]
     previous: dict[str, Any] = {}
-    for step in experiment.steps[:until]:
+    for step in experiment.chain[:until]:
         options = step.spec.model_dump(mode="json")
         current = {**options["training"], **(options["rehearsal"] or {}), "classes": len(options["classes"])}
         parts += [f"{key}={json.dumps(value)}" for key, value in current.items() if previous.get(key) != value]

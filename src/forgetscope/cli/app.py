@@ -36,7 +36,9 @@ StoreArgument = Annotated[Path, typer.Argument(help="The store to look at.")]
 IdOption = Annotated[str | None, typer.Option("--id", help="The experiment whose id begins so. Default: the latest.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override an option; may be repeated.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-ThreadsOption = Annotated[int | None, typer.Option(min=1, help="CPU threads. Default: all cores.")]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, help="CPU threads. Default: all cores; all but one if OpenMP threads are told to spin.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
@@ -69,7 +71,7 @@ def demo(
     from forgetscope import write_report
     from forgetscope.spec import RunSpec
 
-    experiment = _run(RunSpec(seed=seed), store, device, threads)
+    experiment = _run(RunSpec(seed=seed), store, device=device, threads=threads)
     _print_experiment(experiment)
     page = write_report(experiment, store / "report.html")
     echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {store}")
@@ -83,12 +85,15 @@ def run(
     settings: SetOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
+    channels_last: Annotated[bool, typer.Option(help="Memory layout; channels last is the faster one.")] = True,
+    compile: Annotated[bool, typer.Option(help="Train through torch.compile; starts with minutes of compiling.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run one experiment. Run again, it continues where it stopped, or says that it is done."""
     from forgetscope.spec import RunSpec
 
-    experiment = _run(RunSpec.from_toml(config, _overrides(settings)), store, device, threads)
+    spec = RunSpec.from_toml(config, _overrides(settings))
+    experiment = _run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
     if as_json:
         from forgetscope.report.document import experiment_document
 
@@ -161,11 +166,13 @@ def config(
     typer.echo(spec.to_toml(comments=True), nl=False)
 
 
-def _run(spec: RunSpec, store: Path, device: str, threads: int | None) -> Experiment:
+def _run(
+    spec: RunSpec, store: Path, *, device: str, threads: int | None, channels_last: bool = True, compile: bool = False
+) -> Experiment:
     import forgetscope
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill is an interruption like Ctrl-C
-    return forgetscope.run(spec, store, device=device, threads=threads)
+    return forgetscope.run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
 
 
 def _overrides(settings: list[str] | None) -> dict[str, object]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
-
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
-from forgetscope.errors import DamagedStep, SpecError
-from forgetscope.experiment.step import Settings, environment, run_step
+from forgetscope.errors import DamagedStep, Diverged
+from forgetscope.experiment.settings import Settings, check_precision, choose_settings
+from forgetscope.experiment.step import run_step
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.plugins import source_digest
 from forgetscope.learning.rsgd import EpochEnd
@@ -64,15 +61,25 @@ class Silence:
 
 
 def run_experiment(
-    spec: RunSpec, store: Store, *, device: str = "auto", threads: int | None = None, progress: Progress | None = None
+    spec: RunSpec,
+    store: Store,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    channels_last: bool = True,
+    compile: bool = False,
+    progress: Progress | None = None,
 ) -> Plan:
-    """Run every step that the store lacks. A damaged step is moved to quarantine and recomputed."""
+    """Run every step that the store lacks. A damaged step is moved to quarantine and recomputed.
+
+    A step that diverges is kept as such and ends the experiment: Diverged, each time that this is run."""
     progress = progress or Silence()
-    settings = Settings(choose_device(device), threads or default_threads())
+    settings = choose_settings(device, threads, channels_last=channels_last, compile=compile)
     build_network(spec.network, 1, None)  # an unknown network must not wait for the data
     sources = {name: source_digest(name) for name in (spec.policy, spec.network) if ":" in name}
     data = load_data(spec.dataset, spec.image_size, progress.note)
     specs = step_specs(spec, sequence_of(spec, len(data.classes)), data.augmentation, sources)
+    check_precision(settings.device, specs[0])
     store.prepare()
     plan = make_plan(specs, data, store, progress.note)
     progress.planned(plan)
@@ -83,9 +90,10 @@ def run_experiment(
         else:
             progress.step_started(step)
             _say_if_environments_differ(parent, settings, progress)
-            with _torch_settings(settings):
-                parent = _run_locked(step, parent, plan.data, store, settings, progress)
+            parent = _run_locked(step, parent, plan.data, store, settings, progress)
             progress.step_ended(step, parent)
+        if parent.divergence is not None:
+            raise Diverged(_how_it_diverged(parent))
     return plan
 
 
@@ -105,23 +113,6 @@ def sequence_of(spec: RunSpec, classes: int) -> Increments:
         return explicit_sequence(spec.sequence, classes)
     seed = spec.seed if spec.sequence_seed is None else spec.sequence_seed
     return class_sequence(classes, spec.increment, spec.steps, seed)
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` takes CUDA, then MPS, then the CPU."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        name = next(device for device, present in available.items() if present)
-    if name not in available:
-        raise SpecError(f"--device {name!r} is not known. Use auto, cpu, cuda or mps.")
-    if not available[name]:
-        raise SpecError(f"--device {name}: this machine has none that torch can use. Use --device auto.")
-    return torch.device(name)
-
-
-def default_threads() -> int:
-    """All cores that this process may use, never fewer because they are busy now."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _is_done(store: Store, id: str, note: Callable[[str], None]) -> bool:
@@ -154,24 +145,20 @@ def _run_locked(
         return run_step(step.id, parent, step.spec, data, store, settings, lambda end: progress.epoch_ended(step, end))
 
 
-@contextmanager
-def _torch_settings(settings: Settings) -> Iterator[None]:
-    """Threads and deterministic algorithms for the block, then the caller's own again."""
-    threads, deterministic = torch.get_num_threads(), torch.backends.cudnn.deterministic
-    torch.set_num_threads(settings.threads)
-    torch.backends.cudnn.deterministic = True
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.backends.cudnn.deterministic = deterministic
+def _how_it_diverged(step: StoredStep) -> str:
+    facts, rate = step.divergence or {}, step.spec.training.learning_rate
+    return (
+        f"Step {step.spec.step} diverged: the loss became {facts['loss']} at iteration {facts['iteration']} (epoch "
+        f"{facts['epoch']}). It is kept as {step.id[:8]} and excluded from statistics. Lower learning_rate (now {rate:g}), "
+        "for example --set learning_rate={:g}, and run again.".format(rate / 3)
+    )
 
 
 def _say_if_environments_differ(parent: StoredStep | None, settings: Settings, progress: Progress) -> None:
     if parent is None:
         return
-    now, then = environment(settings), parent.info["environment"]
-    different = [f"{name} {then.get(name)} then, {now[name]} now" for name in now if then.get(name) != now[name]]
+    now, then = settings.environment(), parent.info["environment"]
+    different = [f"{name} {then[name]} then, {now[name]} now" for name in now if name in then and then[name] != now[name]]
     if different:
         progress.note(
             f"Building on step {parent.id[:8]}, made under another environment ({'; '.join(different)}): last bits may differ."

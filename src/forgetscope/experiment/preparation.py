@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.tables import Indices
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
@@ -85,14 +86,18 @@ class Prepared:
         )
 
 
-def prepare(parent: StoredStep | None, spec: StepSpec, data: DataSet, device: torch.device) -> Prepared:
+def prepare(parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: Settings) -> Prepared:
     """The policy is the first act of the step that uses it; then the head grows."""
+    device = settings.device
     streams = Streams(spec.seed, spec.step)
     inherited = None if parent is None else Inherited.from_record(parent)
     past = () if inherited is None else inherited.classes
     images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
-    normalise = Normalisation(torch.tensor(data.mean, device=device), torch.tensor(data.std, device=device))
+    mean, std = (torch.tensor(values, device=device) for values in (data.mean, data.std))
+    normalise = Normalisation(mean, std, settings.channels_last)
     network = _start_network(spec, inherited, streams, data, normalise).to(device)
+    if not settings.channels_last:
+        network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
     if inherited is not None:
         grow_head(network, len(spec.classes), streams("head"))

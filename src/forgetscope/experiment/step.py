@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from forgetscope.data.images import DataSet
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare
+from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.tables import (
     ClassFacts,
     Measured,
@@ -26,21 +27,13 @@ from forgetscope.experiment.tables import (
     rehearsal_table,
 )
 from forgetscope.files import replace_durably
-from forgetscope.learning.rsgd import EpochEnd, make_optimiser, train_step
+from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, train_step
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, momentum_of, restore, save_snapshot
 from forgetscope.measuring.probe import Probe
 from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, parquet_bytes
 
 EVALUATION_BATCH = 500
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Where to compute. Not part of a step's identity, but recorded: equal bits are promised for equal settings only."""
-
-    device: torch.device
-    threads: int
 
 
 @dataclass
@@ -50,8 +43,8 @@ class Course:
     image_history: torch.Tensor
     measured: Measured = field(default_factory=Measured)
     history: list[dict[str, float]] = field(default_factory=list)  # loss and accuracy per epoch
-    threads: int = 1
     probe_seconds: float = 0.0
+    divergence: Divergence | None = None
 
 
 def run_step(
@@ -63,58 +56,72 @@ def run_step(
     settings: Settings,
     on_epoch: Callable[[EpochEnd], None],
 ) -> StoredStep:
-    """Train, measure and commit one step; goes on from its snapshot if there is one."""
+    """Train, measure and commit one step; goes on from its snapshot if there is one, with the settings recorded there."""
     started = time.monotonic()
-    step = prepare(parent, spec, data, settings.device)
     working = store.working(id)
     working.mkdir(exist_ok=True)
-    course = _train(step, working, on_epoch)
-    confusion = _confusion(step)
+    snapshot = load_snapshot(working)
+    if snapshot is not None:
+        settings = settings.continuing(snapshot.settings)
+    with settings.applied():
+        step = prepare(parent, spec, data, settings)
+        course = _train(step, working, snapshot, settings, on_epoch)
+        results = _results(step, course) if course.divergence is None else _remains(step, course, course.divergence)
     record = StepRecord(
         id=id,
         parent=None if parent is None else parent.id,
         spec=spec,
         data={"name": data.name, "image_size": data.image_size, "shape": data.shape, "digest": data.digest},
-        environment=environment(Settings(settings.device, course.threads)),
+        environment=settings.environment(),
         timings={"seconds": round(time.monotonic() - started, 3), "probe_seconds": round(course.probe_seconds, 3)},
         history=course.history,
-        tables={
-            "classes": class_table(_facts(step, confusion), step.rehearsal, course.measured),
-            "probes": probes_table(course.measured, step.past),
-            "pairs": pairs_table(course.measured, step.classes, len(step.past)),
-            "rehearsal": rehearsal_table(step.rehearsal),
-            "confusion": confusion_table(confusion, step.classes),
-        },
         network=step.inherited.network if step.inherited else str(spec.network),
-        state=_arrays({**step.network.state_dict(), IMAGE_HISTORY: course.image_history}),
+        **results,
     )
     return store.commit(record, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def environment(settings: Settings) -> dict[str, object]:
-    """What equal bits depend on."""
-    return {
-        "device": settings.device.type,
-        "threads": settings.threads,
-        "machine": platform.machine(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "python": platform.python_version(),
-        **{package: version(package) for package in ("forgetscope", "torch", "numpy")},
+def _results(step: Prepared, course: Course) -> dict[str, Any]:
+    """Tables and state of a step that was trained to its end."""
+    confusion = _confusion(step)
+    tables = {
+        "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, course.measured),
+        "pairs": pairs_table(course.measured, step.classes, len(step.past)),
+        "confusion": confusion_table(confusion, step.classes),
+        **_tables_so_far(step, course),
     }
+    return {"tables": tables, "state": _arrays({**step.network.state_dict(), IMAGE_HISTORY: course.image_history})}
 
 
-def _train(step: Prepared, working: Path, on_epoch: Callable[[EpochEnd], None]) -> Course:
-    """Train from the start or from the last snapshot, with a probe and a snapshot after each epoch."""
+def _remains(step: Prepared, course: Course, divergence: Divergence) -> dict[str, Any]:
+    """Of a step that diverged: its probes so far and when it happened. Sums over a part of training are no coefficients."""
+    unknown, nothing = np.full(len(step.classes), np.nan), np.zeros((len(step.classes),) * 2, np.int64)
+    reason = f"diverged at iteration {divergence.iteration}"
+    tables = {
+        "classes": class_table(_facts(step, unknown), step.rehearsal, Measured(), reason),
+        "pairs": pairs_table(Measured(), step.classes, len(step.past)),
+        "confusion": confusion_table(nothing, step.classes),
+        **_tables_so_far(step, course),
+    }
+    facts = {"epoch": divergence.epoch, "iteration": divergence.iteration, "loss": str(divergence.loss)}
+    return {"tables": tables, "state": {}, "divergence": facts}
+
+
+def _tables_so_far(step: Prepared, course: Course) -> dict[str, pa.Table]:
+    return {"probes": probes_table(course.measured, step.past), "rehearsal": rehearsal_table(step.rehearsal)}
+
+
+def _train(
+    step: Prepared, working: Path, snapshot: Snapshot | None, settings: Settings, on_epoch: Callable[[EpochEnd], None]
+) -> Course:
+    """Train from the start or from the snapshot, with a probe and a new snapshot after each epoch."""
     spec, network = step.spec, step.network
     course = Course(torch.zeros(len(step.new_set.nodes), dtype=torch.int16, device=step.new_set.images.device))
     optimiser = make_optimiser(network, spec.training)
-    snapshot = load_snapshot(working)
     if snapshot is not None:
         restore(snapshot, network, optimiser)
         course.measured, course.history = Measured.from_tensors(snapshot.measured), snapshot.history
         course.image_history.copy_(snapshot.images)
-        torch.set_num_threads(snapshot.threads)  # other threads would add up in another order
-    course.threads = torch.get_num_threads()
     probe = _make_probe(step)
 
     def measure(iteration: int) -> None:
@@ -137,12 +144,16 @@ def _train(step: Prepared, working: Path, on_epoch: Callable[[EpochEnd], None]) 
         step.streams,
         course.image_history,
         epochs_done=snapshot.epoch if snapshot else 0,
+        forward=torch.compile(network) if settings.compile else network,
     ):
+        if isinstance(end, Divergence):
+            course.divergence = end
+            break
         if _is_probed(spec, end.epoch):
             measure(end.iteration)
         course.history.append({"epoch": end.epoch, "loss": end.loss, "accuracy": end.accuracy})
         state = network.state_dict(), momentum_of(optimiser), course.measured.tensors(), course.image_history
-        save_snapshot(working, Snapshot(end.epoch, course.threads, course.history, *state), replace_durably)
+        save_snapshot(working, Snapshot(end.epoch, settings.recorded(), course.history, *state), replace_durably)
         on_epoch(end)
     return course
 
@@ -160,7 +171,6 @@ def _make_probe(step: Prepared) -> Probe | None:
         step.new_set.nodes,
         step.spec.rehearsal.alpha,
         prepare=lambda images: step.normalise(images.float() / 255),
-        batch=EVALUATION_BATCH,
     )
 
 
@@ -185,8 +195,8 @@ def _confusion(step: Prepared) -> NDArray[np.int64]:
     return counts
 
 
-def _facts(step: Prepared, confusion: NDArray[np.int64]) -> ClassFacts:
-    accuracy, inherited = _class_accuracy(confusion), step.inherited
+def _facts(step: Prepared, accuracy: NDArray[np.float64]) -> ClassFacts:
+    inherited = step.inherited
     return ClassFacts(
         ids=step.classes,
         names=[step.data.classes[label] for label in step.classes],

@@ -61,10 +61,13 @@ class Measured:
         total = torch.stack(self.values).sum(dim=0).numpy()
         return {name: total[i] for i, name in enumerate(COEFFICIENTS)}
 
-    def vanished(self) -> NDArray[np.int64]:
-        """At how many probes each class's gradient was zero, so that nothing could be projected on it."""
-        norms = torch.stack(self.values)[:, QUANTITIES.index("gradient_norm")]
-        return (norms == 0).sum(dim=0).numpy()
+    def missing_terms(self) -> dict[str, NDArray[np.int64]]:
+        """At how many probes each class lacked a term, by reason: nothing can be projected on such a gradient."""
+        values = torch.stack(self.values)
+        missing = values[:, : len(COEFFICIENTS)].isnan().any(dim=1)
+        finite = values[:, QUANTITIES.index("gradient_norm")].isfinite()
+        counts = {"gradient vanished": missing & finite, "gradient not finite": missing & ~finite}
+        return {reason: where.sum(dim=0).numpy() for reason, where in counts.items()}
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,15 @@ class ClassFacts:
     accuracy: NDArray[np.float64]  # test accuracy now
 
 
-def class_table(facts: ClassFacts, rehearsal: Mapping[int, Indices], measured: Measured) -> pa.Table:
-    """One row per class seen so far; forgetting and coefficients are missing for this step's own classes."""
+def class_table(
+    facts: ClassFacts,
+    rehearsal: Mapping[int, Indices],
+    measured: Measured,
+    unmeasured: str = "not measured: probe_every is 0",
+) -> pa.Table:
+    """One row per class seen so far; forgetting and coefficients are missing for this step's own classes.
+
+    A sum with a missing term is missing; `missing_terms` counts them. `unmeasured` says why nothing was measured at all."""
     past = len(rehearsal)
     kept = [len(images) for images in rehearsal.values()]
     fg = forgetting(facts.when_learned[:past], facts.accuracy[:past])
@@ -98,12 +108,17 @@ def class_table(facts: ClassFacts, rehearsal: Mapping[int, Indices], measured: M
         "forgetting": _padded(fg, facts, pa.float64()),
     }
     measures = {name: np.full(past, np.nan) for name in (*COEFFICIENTS, "log_sim")}
-    missing: list[str | None] = ["not measured: probe_every is 0"] * past
+    missing: list[str | None] = [unmeasured] * past
+    counts = np.zeros(past, np.int64)
     if probes and measured.log_sim is not None:
         measures |= measured.totals() | {"log_sim": measured.log_sim.numpy()}
-        missing = [f"gradient vanished at {n} of {probes} probes" if n else None for n in measured.vanished()]
+        by_reason = measured.missing_terms()
+        counts = np.stack(list(by_reason.values())).sum(axis=0)
+        reasons = [[f"{why} at {n[c]} of {probes} probes" for why, n in by_reason.items() if n[c]] for c in range(past)]
+        missing = [" and ".join(parts) or None for parts in reasons]
     for name, values in measures.items():
         columns[name] = _padded(values, facts, pa.float64())
+    columns["missing_terms"] = _padded(counts, facts, pa.int32())
     columns["missing"] = pa.array([*missing, *[None] * (len(facts.ids) - past)], pa.string())
     return pa.table(columns)
 
@@ -167,7 +182,7 @@ def _floats(values: NDArray[np.float64]) -> pa.Array:
     return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes missing
 
 
-def _padded(values: Sequence[float] | NDArray[np.float64], facts: ClassFacts, type: pa.DataType) -> pa.Array:
+def _padded(values: Sequence[float] | NDArray[np.float64 | np.int64], facts: ClassFacts, type: pa.DataType) -> pa.Array:
     """Values of the past classes, then missing ones for the new classes."""
     present = [None if isinstance(value, float) and np.isnan(value) else value for value in np.asarray(values).tolist()]
     return pa.array(present + [None] * (len(facts.ids) - len(present)), type)

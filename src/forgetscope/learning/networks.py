@@ -152,7 +152,7 @@ class _CifarResNet(nn.Module):
         self.blocks = nn.Sequential(*blocks)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.blocks(F.relu(self.stem(images))).mean(dim=(2, 3))  # type: ignore[no-any-return]
+        return self.blocks(F.relu(self.stem(images), inplace=True)).mean(dim=(2, 3))  # type: ignore[no-any-return]
 
 
 class _ResNet18(nn.Module):
@@ -169,7 +169,7 @@ class _ResNet18(nn.Module):
         self.blocks = nn.Sequential(*blocks)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.blocks(F.relu(self.stem(images))).mean(dim=(2, 3))  # type: ignore[no-any-return]
+        return self.blocks(F.relu(self.stem(images), inplace=True)).mean(dim=(2, 3))  # type: ignore[no-any-return]
 
 
 class _Block(nn.Module):
@@ -184,7 +184,7 @@ class _Block(nn.Module):
         self.padding = channels - channels_in
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.second(F.relu(self.first(x))) + self._shortcut(x))
+        return F.relu(self.second(F.relu(self.first(x), inplace=True)) + self._shortcut(x), inplace=True)
 
     def _shortcut(self, x: Tensor) -> Tensor:
         if self.projection is not None:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from forgetscope.data.augmentation import augment, draw
-from forgetscope.errors import Diverged
 from forgetscope.learning.sampling import new_batches, rehearsal_batches
 from forgetscope.randomness import Streams
 from forgetscope.spec import TrainingSpec
@@ -37,10 +37,12 @@ class Normalisation:
 
     mean: Tensor
     std: Tensor
+    channels_last: bool = True
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """float [n, h, w, 3] from 0 to 1 -> standardised [n, 3, h, w], which is channels-last in memory."""
-        return ((pixels - self.mean) / self.std).permute(0, 3, 1, 2)
+        """float [n, h, w, 3] from 0 to 1 -> standardised [n, 3, h, w], in memory with the channels last or first."""
+        images = ((pixels - self.mean) / self.std).permute(0, 3, 1, 2)
+        return images if self.channels_last else images.contiguous()
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,15 @@ class EpochEnd:
     accuracy: float
 
 
+@dataclass(frozen=True)
+class Divergence:
+    """The first loss that was not a finite number, and when; epoch and iteration count from 1."""
+
+    epoch: int
+    iteration: int
+    loss: float
+
+
 def learning_rate_at(epoch: int, training: TrainingSpec) -> float:
     """Cosine annealing to 0, stepped per epoch; `epoch` counts from 0."""
     return training.learning_rate * (1 + math.cos(math.pi * epoch / training.epochs)) / 2
@@ -61,10 +72,21 @@ def learning_rate_at(epoch: int, training: TrainingSpec) -> float:
 def make_optimiser(network: nn.Module, training: TrainingSpec) -> torch.optim.SGD:
     """A fresh optimiser: momentum does not survive a step. Weight decay acts on all parameters."""
     parameters = list(network.parameters())
-    fused = parameters[0].device.type in ("cpu", "cuda")
+    fused = _fuses(parameters[0].device)
     return torch.optim.SGD(
         parameters, training.learning_rate, training.momentum, weight_decay=training.weight_decay, fused=fused
     )
+
+
+def _fuses(device: torch.device) -> bool:
+    """Whether the device updates all parameters in one kernel, found out by asking it."""
+    parameter = nn.Parameter(torch.zeros(1, device=device))
+    parameter.grad = torch.zeros_like(parameter)
+    try:
+        torch.optim.SGD([parameter], 0.1, 0.9, fused=True).step()
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True
 
 
 def train_step(
@@ -78,20 +100,23 @@ def train_step(
     streams: Streams,
     history: Tensor | None = None,
     epochs_done: int = 0,
-) -> Iterator[EpochEnd]:
-    """Train in place, yielding after each epoch. A first step has no rehearsal set and alpha 0.
+    forward: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[EpochEnd | Divergence]:
+    """Train in place, yielding after each epoch; a divergence is the last thing. A first step has no rehearsal set and alpha 0.
 
     history [new images], int16 on the device, is kept up to date: 2 x lost predictions + 1 if the last one was correct.
-    `epochs_done` continues a step from its snapshot.
+    `epochs_done` continues a step from its snapshot. `forward` stands in for the network's own, for example compiled.
+
+    Within an epoch nothing is read back from the device, so a GPU is never waited for; losses are read when it ends.
     """
-    device = new.images.device
+    device, forward = new.images.device, forward or network
     history = torch.zeros(len(new.nodes), dtype=torch.int16, device=device) if history is None else history
     for epoch in range(epochs_done, training.epochs):
         for group in optimiser.param_groups:
             group["lr"] = learning_rate_at(epoch, training)
         batches = _batches(new, rehearsal, training, alpha, streams, epoch)
         draws = draw(training.augmentation, len(batches), training.batch, streams, epoch, device)
-        losses = torch.zeros(len(batches), device=device)  # read once per epoch: reading a loss makes a GPU wait
+        losses = torch.zeros(len(batches), device=device)
         correct = torch.zeros((), dtype=torch.int64, device=device)
         seen = 0
         network.train()
@@ -100,7 +125,9 @@ def train_step(
             if rehearsal is not None:
                 images = torch.cat([images, rehearsal.images[rehearsal_positions]])
                 nodes = torch.cat([nodes, rehearsal.nodes[rehearsal_positions]])
-            logits = network(normalise(augment(images, training.augmentation, draws.batch(i, len(nodes)))))
+            inputs = normalise(augment(images, training.augmentation, draws.batch(i, len(nodes))))
+            with _precision(training, device):
+                logits = forward(inputs).float()
             loss = F.cross_entropy(logits, nodes)  # the plain mean over K images weights the parts by alpha and 1 - alpha
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -110,8 +137,17 @@ def train_step(
             correct += right.sum()
             seen += len(nodes)
             note_predictions(history, new_positions, right[: len(new_positions)])
-        mean_loss = _mean_of_finite(losses.cpu(), epoch, training)
-        yield EpochEnd(epoch + 1, (epoch + 1) * len(batches), mean_loss, float(correct) / seen)
+        final = losses.double().cpu()
+        broken = torch.nonzero(~torch.isfinite(final))
+        if len(broken):
+            first = int(broken[0])
+            yield Divergence(epoch + 1, epoch * len(batches) + first + 1, float(final[first]))
+            return
+        yield EpochEnd(epoch + 1, (epoch + 1) * len(batches), float(final.mean()), float(correct) / seen)
+
+
+def _precision(training: TrainingSpec, device: torch.device) -> AbstractContextManager[object]:
+    return nullcontext() if training.precision is None else torch.autocast(device.type, torch.bfloat16)
 
 
 def note_predictions(history: Tensor, positions: Tensor, right: Tensor) -> None:
@@ -136,14 +172,3 @@ def _batches(
 
 def _on_device(batches: Sequence[NDArray[np.int64]], device: torch.device) -> tuple[Tensor, ...]:
     return torch.split(torch.from_numpy(np.concatenate(batches)).to(device), [len(batch) for batch in batches])
-
-
-def _mean_of_finite(losses: Tensor, epoch: int, training: TrainingSpec) -> float:
-    broken = (~torch.isfinite(losses)).nonzero()
-    if len(broken):
-        first = int(broken[0])
-        raise Diverged(
-            f"The loss became {losses[first].item()} at iteration {epoch * len(losses) + first + 1} (epoch {epoch + 1}). "
-            f"Lower learning_rate (now {training.learning_rate:g}) and run again."
-        )
-    return float(losses.double().mean())

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -22,10 +23,10 @@ Writer = Callable[[Path, bytes], None]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """After `epoch` epochs; `measured` are the probes so far, `history` the epochs' losses, `threads` what to go on with."""
+    """After `epoch` epochs; `measured` are the probes so far, `history` the epochs' losses, `settings` what to go on with."""
 
     epoch: int
-    threads: int
+    settings: dict[str, Any]
     history: list[dict[str, float]]
     network: dict[str, Tensor]
     momentum: list[Tensor]
@@ -54,7 +55,7 @@ def save_snapshot(folder: Path, snapshot: Snapshot, write: Writer) -> None:
     tensors |= {f"measured.{name}": tensor for name, tensor in snapshot.measured.items()}
     tensors["images"] = snapshot.images
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    values = {"epoch": snapshot.epoch, "threads": snapshot.threads, "history": snapshot.history}
+    values = {"epoch": snapshot.epoch, "settings": snapshot.settings, "history": snapshot.history}
     body = safetensors.torch.save(tensors, {"values": json.dumps(values)})
     write(folder / f"snapshot-{snapshot.epoch % 2}", with_checksum(body))
 

@@ -2,7 +2,7 @@
 
 Each value here is one probe's term, already weighted by alpha and p_c: the plain sum of terms over a step's probes is the
 coefficient. Positive is destructive interference. A class whose own gradient vanishes has no direction to interfere with:
-its terms are NaN, never zero.
+its terms are NaN, never zero. A gradient vanishes when its norm is not above its own rounding error.
 """
 
 from __future__ import annotations
@@ -22,35 +22,51 @@ class Coefficients:
     nic: Tensor
     all_nic: Tensor
 
+    @classmethod
+    def from_pairs(cls, past: Tensor, new: Tensor, all_nic: Tensor) -> Coefficients:
+        """Add up who interferes with whom: past [P, P] of `past_interference`, new [P, N] of `new_interference`."""
+        sic = past.diagonal().clone()
+        own = torch.eye(len(past), dtype=torch.bool, device=past.device)
+        cic = past.masked_fill(own, 0).sum(dim=1) + 0 * sic  # one class alone: CIC is 0, or NaN where SIC is
+        return cls(sic, cic, new.sum(dim=1), all_nic)
+
 
 def coefficients(
-    full: Tensor, rehearsal: Tensor, new: Tensor, alpha: float, shares: Tensor, nodes: Tensor | None = None
+    full: Tensor,
+    rehearsal: Tensor,
+    new: Tensor,
+    alpha: float,
+    shares: Tensor,
+    nodes: Tensor | None = None,
+    rounding: Tensor | None = None,
 ) -> Coefficients:
     """One probe's terms from last-layer gradients.
 
     full, rehearsal [P, k, d + 1]: mean gradients over D_c and R_c; new [k, d + 1]: over the new data D^m; shares [P] = p_c.
-    Past class c is head node c, unless `nodes` [P] names its node.
+    Past class c is head node c, unless `nodes` [P] names its node. rounding [P]: the error in the norm of each f_c, else 0.
     """
-    past = past_interference(full, rehearsal, alpha, shares)
-    sic = past.diagonal()
-    own = torch.eye(len(past), dtype=torch.bool, device=past.device)
-    everywhere = (1 - alpha) * interference(new.double()[None].flatten(1), full.double().flatten(1))
-    return Coefficients(
-        sic=sic.clone(),
-        cic=past.masked_fill(own, 0).sum(dim=1) + 0 * sic,  # one class alone: CIC is 0, or NaN where SIC is
-        nic=new_interference(full, new[None], torch.ones(1), alpha, nodes)[:, 0],
-        all_nic=everywhere[:, 0],
+    return Coefficients.from_pairs(
+        past_interference(full, rehearsal, alpha, shares, rounding),
+        new_interference(full, new[None], torch.ones(1), alpha, nodes, rounding),
+        everywhere(full, new, alpha, rounding),
     )
 
 
-def past_interference(full: Tensor, rehearsal: Tensor, alpha: float, shares: Tensor) -> Tensor:
+def past_interference(full: Tensor, rehearsal: Tensor, alpha: float, shares: Tensor, rounding: Tensor | None = None) -> Tensor:
     """[P, P]: what the rehearsal bias of class y (column) does to class c (row). Diagonal: SIC; rest of a row: CIC."""
     f = full.double().flatten(1)
     b = rehearsal.double().flatten(1) - f  # bias vectors b_c
-    return alpha * torch.as_tensor(shares).to(f) * interference(b, f)
+    return alpha * torch.as_tensor(shares).to(f) * interference(b, f, rounding)
 
 
-def new_interference(full: Tensor, new: Tensor, shares: Tensor, alpha: float, nodes: Tensor | None = None) -> Tensor:
+def new_interference(
+    full: Tensor,
+    new: Tensor,
+    shares: Tensor,
+    alpha: float,
+    nodes: Tensor | None = None,
+    rounding: Tensor | None = None,
+) -> Tensor:
     """[P, N]: what each of N sources of new data does to class c within row c of the head. A row adds up to NIC.
 
     new [N, k, d + 1]: the sources' mean gradients; shares [N]: each source's share of the new images.
@@ -60,14 +76,28 @@ def new_interference(full: Tensor, new: Tensor, shares: Tensor, alpha: float, no
     f = full.double()[past, nodes]  # [P, d + 1], f_c restricted to L_c
     v = new.double()[:, nodes].transpose(0, 1)  # [P, N, d + 1]
     products = torch.einsum("pnd,pd->pn", v, f)
-    return -(1 - alpha) * torch.as_tensor(shares).to(f) * products / _norms(f)
+    return -(1 - alpha) * torch.as_tensor(shares).to(f) * products / _divisors(f, rounding)
 
 
-def interference(v: Tensor, f: Tensor) -> Tensor:
+def everywhere(full: Tensor, new: Tensor, alpha: float, rounding: Tensor | None = None) -> Tensor:
+    """ALL-NIC [P]: what the new data [k, d + 1] do to class c within the whole head."""
+    return (1 - alpha) * interference(new.double()[None].flatten(1), full.double().flatten(1), rounding)[:, 0]
+
+
+def interference(v: Tensor, f: Tensor, rounding: Tensor | None = None) -> Tensor:
     """Interf_c(v) = -<v, f_c> / ||f_c||, for vectors v [V, s] and class gradients f [P, s] -> [P, V]."""
-    return -(f @ v.T) / _norms(f)
+    return -(f @ v.T) / _divisors(f, rounding)
 
 
-def _norms(f: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(f, dim=-1, keepdim=True)
-    return norms.masked_fill(norms == 0, torch.nan)
+def norms(vectors: Tensor) -> Tensor:
+    """Euclidean norm over the last dimension; scaled first, because squares below 1e-308 would be lost."""
+    scale = vectors.abs().amax(dim=-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+    lengths: Tensor = torch.linalg.vector_norm(vectors / scale, dim=-1) * scale[..., 0]
+    return lengths
+
+
+def _divisors(f: Tensor, rounding: Tensor | None) -> Tensor:
+    """Norms [P, 1]; NaN where a gradient vanishes."""
+    lengths = norms(f)
+    vanishing = lengths <= (torch.zeros_like(lengths) if rounding is None else rounding.to(lengths))
+    return lengths.masked_fill(vanishing, torch.nan)[:, None]

@@ -1,4 +1,4 @@
-"""Last-layer gradients of every class in closed form, from one forward pass.
+"""Last-layer gradients of groups of images in closed form, from one forward pass.
 
 For a linear head the gradient of the mean cross-entropy over n images is (softmax - onehot)^T [features, 1] / n: a matrix
 with one row per head node, whose last column belongs to the bias. No backward pass, no per-image gradient.
@@ -10,28 +10,48 @@ import torch
 from torch import Tensor
 
 
+class GradientSums:
+    """Sums over the images of each group, in float64 on the CPU; its size does not depend on how many images were added."""
+
+    def __init__(self, groups: int, nodes: int, width: int) -> None:
+        self.gradients = torch.zeros(groups, nodes, width + 1, dtype=torch.float64)  # row = head node, last column = bias
+        self.lengths = torch.zeros(groups, dtype=torch.float64)  # norms of the single images' gradients
+        self.losses = torch.zeros(groups, dtype=torch.float64)
+        self.logits = torch.zeros(groups, nodes, dtype=torch.float64)
+        self.counts = torch.zeros(groups, dtype=torch.float64)
+
+    def add(self, features: Tensor, logits: Tensor, labels: Tensor, groups: Tensor) -> None:
+        """features [n, d], logits [n, k], labels [n] = head nodes, groups [n]: where each image counts."""
+        logits = logits.double()
+        residual = loss_residual(logits, labels)
+        inputs = torch.cat([features.double(), torch.ones_like(residual[:, :1])], dim=1)
+        order = torch.argsort(groups, stable=True)
+        present, counts = torch.unique_consecutive(groups[order], return_counts=True)
+        start = 0
+        for group, count in zip(present.tolist(), counts.tolist(), strict=True):
+            images = order[start : start + count]
+            self.gradients[group].addmm_(residual[images].T, inputs[images])
+            start += count
+        loss = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        self.lengths.index_add_(0, groups, residual.norm(dim=1) * inputs.norm(dim=1))  # an outer product's norm
+        self.losses.index_add_(0, groups, loss)
+        self.logits.index_add_(0, groups, logits)
+        self.counts.index_add_(0, groups, torch.ones_like(loss))
+
+
 def class_mean_gradients(features: Tensor, logits: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Gradient of the mean loss over each class's images, [classes, k, d + 1]; NaN for a class without images.
+    """Gradient of the mean loss over each class's images, [classes, k, d + 1]; NaN for a class without images."""
+    sums = GradientSums(classes, logits.shape[1], features.shape[1])
+    sums.add(features, logits, labels, labels)
+    return sums.gradients / sums.counts[:, None, None]  # 0 / 0 = NaN
 
-    features [n, d], logits [n, k], labels [n]; row = head node, last column = bias. Computed in float64.
+
+def rounding_error(lengths: Tensor) -> Tensor:
+    """A bound for the rounding error in the norm of a mean gradient; `lengths` are the sums of its images' gradient norms.
+
+    A sum of n terms is wrong by at most n eps times the sum of their sizes (Higham 2002, section 4.2), a mean by eps times it.
     """
-    sums = torch.zeros(classes, logits.shape[1], features.shape[1] + 1, dtype=torch.float64, device=logits.device)
-    add_gradient_sums(sums, features, logits, labels)
-    counts = torch.bincount(labels, minlength=classes)
-    return sums / counts[:, None, None]  # 0 / 0 = NaN
-
-
-def add_gradient_sums(sums: Tensor, features: Tensor, logits: Tensor, labels: Tensor) -> None:
-    """Add each image's gradient to its class's entry of sums [classes, k, d + 1], in place."""
-    residual = loss_residual(logits, labels)
-    inputs = torch.cat([features.to(sums.dtype), torch.ones_like(residual[:, :1])], dim=1)
-    order = torch.argsort(labels, stable=True)
-    present, counts = torch.unique_consecutive(labels[order], return_counts=True)
-    start = 0
-    for label, count in zip(present.tolist(), counts.tolist(), strict=True):
-        images = order[start : start + count]
-        sums[label] += residual[images].T @ inputs[images]
-        start += count
+    return torch.finfo(lengths.dtype).eps * lengths
 
 
 def loss_residual(logits: Tensor, labels: Tensor) -> Tensor:

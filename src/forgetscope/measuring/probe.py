@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from forgetscope.errors import InputError
-from forgetscope.measuring.coefficients import Coefficients, coefficients, new_interference, past_interference
-from forgetscope.measuring.gradients import add_gradient_sums
+from forgetscope.measuring.coefficients import Coefficients, everywhere, new_interference, norms, past_interference
+from forgetscope.measuring.folding import Features, folded
+from forgetscope.measuring.gradients import GradientSums, rounding_error
 
-Inputs = Callable[[Tensor], Tensor]
+CHUNK = 2000  # images whose features are kept at a time; a GPU is waited for once per chunk
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Measurement:
     bias_norm: Tensor  # [P] norm of b_c
     loss_full: Tensor  # [P] mean loss on D_c
     loss_rehearsal: Tensor  # [P] mean loss on R_c
+    rounding: Tensor  # [P] bound for the error in the norm of f_c: where the norm is not above it, the terms are NaN
     new_logits: Tensor  # [P] mean logit of each past class over the new images; at the first probe this is LOG-SIM
 
 
@@ -38,7 +40,8 @@ class Probe:
 
     past: all training images of the past classes, [n, ...], their labels (= head nodes), and which of them are rehearsed (a
     mask or positions). new: the same without the rehearsal. alpha: the share of rehearsal images in a batch. `prepare` turns a
-    slice of the images into the network's input (a cast, a normalisation, a transfer to the device).
+    slice of the images into the network's input (a cast, a normalisation, a transfer to the device); `batch` images go through
+    the network at a time, by default as many as suit the images' device.
     """
 
     def __init__(
@@ -50,8 +53,8 @@ class Probe:
         new_labels: Tensor,
         alpha: float = 0.5,
         *,
-        prepare: Inputs | None = None,
-        batch: int = 500,
+        prepare: Callable[[Tensor], Tensor] | None = None,
+        batch: int | None = None,
     ) -> None:
         if not 0 < alpha < 1:
             raise InputError(f"alpha = {alpha} is not between 0 and 1: it is the share of rehearsal images in a batch.")
@@ -63,31 +66,29 @@ class Probe:
             raise InputError(f"Classes {both.tolist()} are both past and new. Give each class's images to one of the two.")
         mask = torch.zeros(len(past_labels), dtype=torch.bool)
         mask[rehearsed.cpu()] = True
-        self._counts = _count(past_labels, self.past_nodes)
-        self._rehearsal_counts = _count(past_labels[mask], self.past_nodes)
-        empty = self.past_nodes[self._rehearsal_counts == 0]
+        rehearsal_counts = (past_labels[mask][:, None] == self.past_nodes).sum(dim=0).double()
+        empty = self.past_nodes[rehearsal_counts == 0]
         if len(empty):
             raise InputError(
                 f"Past classes {empty.tolist()} have no rehearsal image. Mark at least one of each in `rehearsed`."
             )
-        self._new_counts = _count(new_labels, self.new_nodes)
         self.alpha = alpha
-        self.shares = self._rehearsal_counts / self._rehearsal_counts.sum()  # p_c
+        self.shares = rehearsal_counts / rehearsal_counts.sum()  # p_c
         self._parts = (
             (past_images, past_labels, mask),
             (new_images, new_labels, torch.zeros(len(new_labels), dtype=torch.bool)),
         )
         self._prepare = prepare
-        self._batch = batch
+        self._batch = batch or _batch_for(past_images)
         self._total: Coefficients | None = None
         self._log_sim: Tensor | None = None
 
     @torch.no_grad()
-    def measure(self, network: nn.Module, *, features: Inputs | None = None, head: nn.Linear | None = None) -> Measurement:
+    def measure(self, network: nn.Module, *, features: Features | None = None, head: nn.Linear | None = None) -> Measurement:
         """Measure now and add to the totals. `features` and `head` name them where the module calls them otherwise."""
         features, head = _find(network, features, head)
         with _evaluating(network):
-            measurement = self._measure(features, head)
+            measurement = self._combine(self._sums(folded(features), head))
         terms, total = measurement.terms, self._total
         self._total = (
             terms
@@ -114,69 +115,61 @@ class Probe:
             raise InputError("Nothing has been measured yet. Call probe.measure(network) first.")
         return self._log_sim
 
-    def _measure(self, features: Inputs, head: nn.Linear) -> Measurement:
-        nodes, shape = head.out_features, (head.out_features, head.in_features + 1)
+    def _sums(self, features: Features, head: nn.Linear) -> GradientSums:
+        """Group c of k: images of class c that are not rehearsed; group k + c: those that are."""
+        nodes = head.out_features
         highest = int(torch.cat([self.past_nodes, self.new_nodes]).max())
         if highest >= nodes:
             raise InputError(
                 f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
             )
-        sums = torch.zeros(nodes, *shape, dtype=torch.float64)
-        rehearsal_sums = torch.zeros(nodes, *shape, dtype=torch.float64)
-        losses = torch.zeros(2, nodes, dtype=torch.float64)
-        logit_sum = torch.zeros(nodes, dtype=torch.float64)
-        is_new = torch.zeros(nodes, dtype=torch.bool)
-        is_new[self.new_nodes] = True
-        for inputs, labels, rehearsed in self._batches():
-            # The head is applied here, so that one pass gives features and logits; then on to the CPU, for float64.
-            outputs = features(inputs)
-            logits, outputs = head(outputs).cpu(), outputs.cpu()
-            add_gradient_sums(sums, outputs, logits, labels)
-            loss = nn.functional.cross_entropy(logits.double(), labels, reduction="none")
-            losses[0].index_add_(0, labels, loss)
-            if bool(rehearsed.any()):
-                add_gradient_sums(rehearsal_sums, outputs[rehearsed], logits[rehearsed], labels[rehearsed])
-                losses[1].index_add_(0, labels[rehearsed], loss[rehearsed])
-            logit_sum += logits[is_new[labels]].double().sum(dim=0)
-        return self._combine(sums, rehearsal_sums, losses, logit_sum)
-
-    def _combine(self, sums: Tensor, rehearsal_sums: Tensor, losses: Tensor, logit_sum: Tensor) -> Measurement:
-        past, new_images = self.past_nodes, self._new_counts.sum()
-        full = sums[past] / self._counts[:, None, None]
-        rehearsal = rehearsal_sums[past] / self._rehearsal_counts[:, None, None]
-        new_sums = sums[self.new_nodes]
-        new_by_class = new_sums / self._new_counts[:, None, None]
-        terms = coefficients(full, rehearsal, new_sums.sum(dim=0) / new_images, self.alpha, self.shares, past)
-        pairs = torch.cat(
-            [
-                past_interference(full, rehearsal, self.alpha, self.shares),
-                new_interference(full, new_by_class, self._new_counts / new_images, self.alpha, past),
-            ],
-            dim=1,
-        )
-        return Measurement(
-            terms=terms,
-            pairs=pairs,
-            gradient_norm=full.flatten(1).norm(dim=1),
-            bias_norm=(rehearsal - full).flatten(1).norm(dim=1),
-            loss_full=losses[0][past] / self._counts,
-            loss_rehearsal=losses[1][past] / self._rehearsal_counts,
-            new_logits=logit_sum[past] / new_images,
-        )
-
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        sums = GradientSums(2 * nodes, nodes, head.in_features)
         for images, labels, rehearsed in self._parts:
-            for start in range(0, len(labels), self._batch):
-                part = slice(start, start + self._batch)
-                batch = images[part]
-                yield batch if self._prepare is None else self._prepare(batch), labels[part], rehearsed[part]
+            for start in range(0, len(labels), CHUNK):
+                chunk = slice(start, start + CHUNK)
+                outputs = torch.cat([features(inputs) for inputs in self._inputs(images[chunk])])
+                # The head is applied here, so that one pass gives features and logits; then on to the CPU, for float64.
+                sums.add(outputs.cpu(), head(outputs).cpu(), labels[chunk], labels[chunk] + nodes * rehearsed[chunk])
+        return sums
+
+    def _combine(self, sums: GradientSums) -> Measurement:
+        past, new = self.past_nodes, self.new_nodes
+        kept = past + len(sums.counts) // 2
+        counts, new_counts = sums.counts[past] + sums.counts[kept], sums.counts[new]
+        new_images = new_counts.sum()
+        full = _means(sums.gradients[past] + sums.gradients[kept], counts)
+        rehearsal = _means(sums.gradients[kept], sums.counts[kept])
+        mean_new = sums.gradients[new].sum(dim=0) / new_images
+        rounding = rounding_error(sums.lengths[past] + sums.lengths[kept])
+        from_past = past_interference(full, rehearsal, self.alpha, self.shares, rounding)
+        by_class = _means(sums.gradients[new], new_counts)
+        from_new = new_interference(full, by_class, new_counts / new_images, self.alpha, past, rounding)
+        return Measurement(
+            terms=Coefficients.from_pairs(from_past, from_new, everywhere(full, mean_new, self.alpha, rounding)),
+            pairs=torch.cat([from_past, from_new], dim=1),
+            gradient_norm=norms(full.flatten(1)),
+            bias_norm=norms((rehearsal - full).flatten(1)),
+            loss_full=(sums.losses[past] + sums.losses[kept]) / counts,
+            loss_rehearsal=sums.losses[kept] / sums.counts[kept],
+            rounding=rounding,
+            new_logits=sums.logits[new].sum(dim=0)[past] / new_images,
+        )
+
+    def _inputs(self, images: Tensor) -> Iterator[Tensor]:
+        for batch in torch.split(images, self._batch):
+            yield batch if self._prepare is None else self._prepare(batch)
 
 
-def _count(labels: Tensor, nodes: Tensor) -> Tensor:
-    return (labels[:, None] == nodes).sum(dim=0).double()
+def _batch_for(images: Tensor) -> int:
+    """Small batches stay in a CPU's cache: 64 images of 32 x 32 pixels, in proportion for others; large ones fill a GPU."""
+    return min(max(64 * 3072 // images[0].numel(), 16), 500) if images.device.type == "cpu" else 500
 
 
-def _find(network: nn.Module, features: Inputs | None, head: nn.Linear | None) -> tuple[Inputs, nn.Linear]:
+def _means(sums: Tensor, counts: Tensor) -> Tensor:
+    return sums.div_(counts[:, None, None])  # in place: of a copy that indexing made
+
+
+def _find(network: nn.Module, features: Features | None, head: nn.Linear | None) -> tuple[Features, nn.Linear]:
     features = features or getattr(network, "features", None)
     head = head or getattr(network, "head", None)
     kind = type(network).__name__

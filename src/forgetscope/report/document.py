@@ -16,7 +16,10 @@ def experiment_document(experiment: Experiment) -> dict[str, Any]:
     return _plain_dict(
         {
             **experiment_line(experiment),
-            "steps": [{"id": step.id, "spec": step.info["spec"], "timings": step.info["timings"]} for step in experiment.steps],
+            "steps": [
+                {name: step.info.get(name) for name in ("id", "status", "divergence", "spec", "timings")}
+                for step in experiment.chain
+            ],
             "summaries": [dataclasses.asdict(summary) for summary in experiment.summaries],
             "classes": experiment.classes.to_dict("records"),
         }
@@ -41,7 +44,7 @@ def store_document(
 
 
 def experiment_line(experiment: Experiment) -> dict[str, Any]:
-    return {"id": experiment.id, "data": experiment.data, "network": experiment.network, "seed": experiment.steps[0].spec.seed}
+    return {"id": experiment.id, "data": experiment.data, "network": experiment.network, "seed": experiment.chain[0].spec.seed}
 
 
 def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:

@@ -16,12 +16,15 @@ from importlib import resources
 import pandas as pd
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.errors import StoreError
 from forgetscope.report.words import budget, finding
 from forgetscope.store import COEFFICIENTS, StoredStep
 
 
 def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> str:
     """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none."""
+    if not experiment.steps:
+        raise StoreError(f"Experiment {experiment.id[:8]} has nothing to show. {finding(experiment, None)}")
     from jinja2 import Environment, StrictUndefined
     from plotly.offline import get_plotlyjs
 

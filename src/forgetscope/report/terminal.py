@@ -35,7 +35,7 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
         ("id", "data", "network"), ("steps", "classes", "policy", "kept", "epochs", "seed", "mean FG", "FG-R", "ρ SIC")
     )
     for experiment in list(found)[-LISTED:]:
-        last = experiment.steps[-1].spec
+        last = experiment.chain[-1].spec
         summary = experiment.summaries[-1] if experiment.summaries else None
         results = (
             (summary.mean_forgetting, summary.forgetting_range, summary.correlations["sic"]) if summary else (math.nan,) * 3
@@ -44,8 +44,8 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
             experiment.id[:8],
             experiment.data_title,
             experiment.network,
-            str(len(experiment.steps)),
-            "+".join(str(len(step.spec.classes)) for step in experiment.steps),
+            f"{len(experiment.chain)}{'*' if experiment.diverged else ''}",
+            "+".join(str(len(step.spec.classes)) for step in experiment.chain),
             last.rehearsal.policy if last.rehearsal else "–",
             budget(last.rehearsal) if last.rehearsal else "–",
             str(last.training.epochs),
@@ -53,7 +53,9 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
             *(_number(value, 2) for value in results),
         )
     title = "1 experiment" if len(found) == 1 else f"{len(found)} experiments"
-    return titled(title + (f", the latest {LISTED}" if len(found) > LISTED else ""), table)
+    diverged = sum(experiment.diverged is not None for experiment in found)
+    remarks = [f"*  the last step diverged and is excluded from all statistics ({diverged})"] if diverged else []
+    return titled(title + (f", the latest {LISTED}" if len(found) > LISTED else ""), table, *remarks)
 
 
 def overview_view(rows: Sequence[Overview]) -> RenderableType:
@@ -63,7 +65,7 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
     for start in range(0, len(rows), COLUMNS):
         shown = rows[start : start + COLUMNS]
         own = ([part for part in row.setting if part not in common] for row in shown)
-        heads = (lines(f"step {row.step}, n = {row.experiments}", *parts) for row, parts in zip(shown, own, strict=True))
+        heads = (lines(f"step {row.step}, {_n(row)}", *parts) for row, parts in zip(shown, own, strict=True))
         table = make_table(("",), heads)
         quantities = {
             "accuracy when learned": [row.accuracy_when_learned for row in shown],
@@ -86,7 +88,8 @@ def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
         table = make_table(("policy",), ("pairs", *(Text(name.replace(", ", ",\n")) for name in QUANTITIES.values())))
         for row in (row for row in rows if row.step == step):
             means = (_number(row.means[name].value, 3) for name in QUANTITIES)
-            table.add_row(row.policy, str(row.means["accuracy"].n), *means)
+            lost = f" (and {row.diverged} diverged)" if row.diverged else ""
+            table.add_row(row.policy, f"{row.means['accuracy'].n}{lost}", *means)
             if row.policy != BASELINE:
                 table.add_row("", "", *(_difference(row.differences[name]) for name in QUANTITIES), style="dim")
         title = (
@@ -94,6 +97,10 @@ def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
         )
         tables.append(titled(title, table))
     return Group(*tables)
+
+
+def _n(row: Overview) -> str:
+    return f"n = {row.experiments}" + (f" (and {row.diverged} diverged)" if row.diverged else "")
 
 
 def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cache: Path) -> RenderableType:

@@ -6,14 +6,27 @@ import math
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.spec import RehearsalSpec
+from forgetscope.store import StoredStep
 
 UNEVEN = 0.1  # smallest FG-R that is called uneven
 
 
 def finding(experiment: Experiment, summary: StepSummary | None) -> str:
     """One step in plain language: how much was forgotten, how unevenly, and which measure ranked the classes best."""
+    ending = f" {divergence(experiment.diverged)}" if experiment.diverged is not None else ""
+    return _finding(experiment, summary) + ending
+
+
+def divergence(step: StoredStep) -> str:
+    """When the training of a step broke down."""
+    facts = step.divergence or {}
+    return f"Step {step.spec.step} diverged at iteration {facts.get('iteration')} and is excluded from all statistics."
+
+
+def _finding(experiment: Experiment, summary: StepSummary | None) -> str:
     if summary is None:
-        return "Only one step has been run: there are no past classes yet, so nothing can be forgotten."
+        done = "Only one step has been run" if experiment.steps else "No step came to its end"
+        return f"{done}: there are no past classes yet, so nothing can be forgotten."
     if math.isnan(summary.mean_forgetting):
         return f"Step {summary.step}: no past class had been learned, so there is nothing to forget."
     past = experiment.past_classes(summary.step).dropna(subset="forgetting")

@@ -1,0 +1,80 @@
+"""What an exact probe costs, against a bare evaluation forward over the same images: channels-last, batch 500, ready tensors.
+
+    python benchmarks/probe.py
+
+10 past and 10 new classes, one thread; ResNet-32 on CIFAR-100 (`forgetscope data get cifar100`) and the demo's network on
+glyphs. The probe starts from uint8 images and does all that a run's probe does; coefficients and pairs are timed inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from forgetscope.data.images import DataSet
+from forgetscope.data.library import load_data
+from forgetscope.experiment.preparation import training_set
+from forgetscope.learning.networks import build_network
+from forgetscope.learning.rsgd import Normalisation
+from forgetscope.measuring.probe import Measurement, Probe
+from interleaved import Rounds, seconds
+
+CLASSES = 10
+CPU = torch.device("cpu")
+
+
+class TimedProbe(Probe):
+    """Notes how long the coefficients take once the sums are there."""
+
+    combining = 0.0
+
+    def _combine(self, sums: object) -> Measurement:
+        found: list[Measurement] = []
+        self.combining = seconds(lambda: found.append(super(TimedProbe, self)._combine(sums)))  # type: ignore[arg-type]
+        return found[0]
+
+
+def sides_of(data: DataSet, name: str, images: int) -> tuple[TimedProbe, dict[str, Callable[[], object]]]:
+    of = [np.flatnonzero(data.train.labels == label)[:images] for label in range(2 * CLASSES)]
+    past = training_set(data.train, {label: of[label] for label in range(CLASSES)}, 0, CPU)
+    new = training_set(data.train, {label: of[label] for label in range(CLASSES, 2 * CLASSES)}, CLASSES, CPU)
+    normalise = Normalisation(torch.tensor(data.mean), torch.tensor(data.std))
+    network = build_network(name, 2 * CLASSES, np.random.default_rng(0))
+    rehearsed = torch.arange(len(past.nodes)) % 10 == 0
+    probe = TimedProbe(
+        past.images,
+        past.nodes,
+        rehearsed,
+        new.images,
+        new.nodes,
+        prepare=lambda images: normalise(images.float() / 255),
+    )
+    ready = normalise(torch.cat([past.images, new.images]).float() / 255)
+
+    @torch.no_grad()
+    def forward() -> None:
+        network.eval()
+        for start in range(0, len(ready), 500):
+            network(ready[start : start + 500])
+
+    return probe, {"probe": lambda: probe.measure(network), "forward": forward}
+
+
+def compare(title: str, data: DataSet, name: str, images: int, rounds: int) -> None:
+    probe, sides = sides_of(data, name, images)
+    times = Rounds(sides, rounds)
+    print(times.line(f"{title}: probe / bare forward, seconds", "probe", "forward", "<= 0.75"))
+    share = probe.combining / times.times["forward"][-1]
+    print(f"{title}: coefficients and pairs / bare forward, seconds: {100 * share:.2f} % (wanted < 3 %)", flush=True)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    compare("demo's network", load_data("glyphs"), "resnet8", images=200, rounds=7)
+    compare("ResNet-32", load_data("cifar100"), "resnet32", images=100, rounds=5)
+
+
+if __name__ == "__main__":
+    main()
