@@ -5,11 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from forgetscope.store import Store
 
 # No timed tests: shared machines are noisy. The same examples on every run, so that a failure can be repeated.
 hypothesis.settings.register_profile("forgetscope", deadline=None, derandomize=True, database=None)
@@ -44,6 +49,21 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "store"
     run_experiment(RunSpec(**TINY), Store(path), device="cpu", threads=1)
     return path
+
+
+@pytest.fixture
+def store(tiny_store: Path, tmp_path: Path) -> Store:
+    """A copy of that store, free to be harmed."""
+    from forgetscope.store import Store
+
+    return Store(shutil.copytree(tiny_store, tmp_path / "store"))
+
+
+@pytest.fixture
+def chain(store: Store) -> list[str]:
+    """The ids of the experiment's three steps, first step first."""
+    (steps,) = store.experiments()
+    return [step.id for step in steps]
 
 
 def raise_schema(folder: Path) -> None:

@@ -3,9 +3,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forgetscope.errors import WriteError
-from forgetscope.files import locked, replace_durably, write_durably
+from forgetscope.files import (
+    is_locked,
+    locked,
+    locked_if_free,
+    replace_durably,
+    replacing,
+    size_of,
+    with_checksum,
+    without_checksum,
+    write_durably,
+)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -30,3 +42,46 @@ def test_a_lock_s_file_goes_when_the_work_is_done_and_stays_when_it_is_not(tmp_p
     with locked(path, lambda: None, done=lambda: True):
         pass
     assert not path.exists()
+
+
+def test_a_file_written_in_pieces_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with replacing(path) as file:
+        file.write(b"old")
+        assert not path.exists()
+    with pytest.raises(ZeroDivisionError), replacing(path) as file:
+        file.writelines([b"half", b"x" * (1 // 0)])
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(WriteError, match=r"Cannot write .*none"), replacing(tmp_path / "none" / "file"):
+        pass
+
+
+@given(st.binary(max_size=200), st.integers(0), st.integers(0, 7))
+def test_a_checksum_notices_every_flipped_bit_and_every_cut(body: bytes, place: int, bit: int) -> None:
+    content = bytearray(with_checksum(body))
+    assert without_checksum(bytes(content)) == body
+    assert without_checksum(bytes(content[: place % len(content)])) is None
+    content[place % len(content)] ^= 1 << bit
+    assert without_checksum(bytes(content)) is None
+
+
+def test_a_lock_is_taken_if_free_and_never_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    assert not path.exists()
+    with locked_if_free(path) as first, locked_if_free(path) as second:
+        assert (first, second) == (True, False)
+        assert is_locked(path)
+    assert not path.exists()
+    with locked(path, lambda: None, done=lambda: False), locked_if_free(path) as free:
+        assert not free
+    assert path.exists()
+    assert not is_locked(path)
+
+
+def test_the_size_of_a_folder_is_that_of_all_files_in_it(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "a").write_bytes(b"x" * 10)
+    (tmp_path / "deep" / "b").write_bytes(b"x" * 5)
+    assert [size_of(path) for path in (tmp_path, tmp_path / "a", tmp_path / "none")] == [15, 10, 0]

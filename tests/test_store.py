@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import raise_schema
-from forgetscope.errors import DamagedStep, SpecError, StoreError
+from forgetscope.errors import DamagedStep, SpecError, StateFreed, StoreError
 from forgetscope.spec import AugmentationSpec, RunSpec, step_specs
-from forgetscope.store import SCHEMA, TABLES, StepRecord, Store
+from forgetscope.store import FREED, SCHEMA, STATE, TABLES, StepRecord, Store
 
 ID = "a" * 32
 
@@ -175,7 +177,66 @@ def test_the_parquet_files_open_in_any_reader(store: Store) -> None:
     assert pq.read_table(step.folder / "classes.parquet").num_rows == 1
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
+def test_reading_a_table_starts_no_thread(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    code = f"""
+import os
+from pathlib import Path
+from forgetscope.store import StoredStep
+step = StoredStep(Path({str(step.folder)!r}))
+before = len(os.listdir("/proc/self/task"))
+step.table("classes")
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "0"
+
+
 def test_a_store_can_be_moved(store: Store, tmp_path: Path) -> None:
     store.commit(record(), "2026-01-01")
     shutil.move(store.path, tmp_path / "moved")
     Store(tmp_path / "moved").step(ID).verify()
+
+
+def test_a_freed_state_is_no_damage_but_cannot_be_read(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    assert not step.state_freed
+    (step.folder / FREED).write_text(step.manifest[STATE]["sha256"])
+    assert not step.state_freed  # it is still there, and counts
+    assert step.state()["count"] == 3
+    (step.folder / STATE).unlink()
+    assert step.state_freed
+    step.verify()
+    with pytest.raises(
+        StateFreed, match=r"The state of step aaaaaaaa .* was freed .*The next `forgetscope run` .* recomputes it"
+    ):
+        step.state()
+
+
+@pytest.mark.parametrize("marker", [b"", b"0" * 64, "é".encode()])
+def test_a_missing_state_with_a_wrong_marker_is_damage(store: Store, marker: bytes) -> None:
+    step = store.commit(record(), "2026-01-01")
+    (step.folder / FREED).write_bytes(marker)
+    (step.folder / STATE).unlink()
+    for read in (step.verify, step.state):
+        with pytest.raises(DamagedStep, match=STATE):
+            read()
+
+
+def test_a_damaged_state_is_damage_even_beside_its_marker(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    (step.folder / FREED).write_text(step.manifest[STATE]["sha256"])
+    (step.folder / STATE).write_bytes(b"x")
+    with pytest.raises(DamagedStep, match=STATE):
+        step.verify()
+
+
+def test_a_step_that_cannot_be_filled_leaves_nothing(store: Store) -> None:
+    def write(folder: Path) -> None:
+        (folder / "step.json").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.install(ID, write)
+    assert ID not in store
+    assert list((store.path / "working").iterdir()) == []

@@ -28,6 +28,18 @@ class StoreError(InputError):
 class DamagedStep(StoreError):
     """A committed step's files no longer match their manifest."""
 
+    def __init__(self, message: str, file: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.file, self.reason = file, reason
+
+
+class StateFreed(StoreError):
+    """A step's state was freed to save space; its results are whole."""
+
+
+class DamagedExport(ForgetscopeError):
+    """A file of exported steps does not hold what its index promises."""
+
 
 class WriteError(ForgetscopeError):
     """The disk refused; what was finished is kept."""

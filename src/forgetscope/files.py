@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from forgetscope.errors import WriteError
 
@@ -28,6 +30,47 @@ def replace_durably(path: Path, data: bytes) -> None:
     write_durably(temporary, data)
     os.replace(temporary, path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece. It takes its name, durably, when the block ends well; otherwise nothing is left of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def with_checksum(body: bytes) -> bytes:
+    """Content that tells by itself whether it is whole: led by its SHA-256."""
+    return hashlib.sha256(body).digest() + body
+
+
+def without_checksum(content: bytes) -> bytes | None:
+    """What `with_checksum` was given, or None if a bit of it is not as it was."""
+    checksum, body = content[:32], content[32:]
+    return body if hashlib.sha256(body).digest() == checksum else None
+
+
+def size_of(path: Path) -> int:
+    """Bytes in a file, or in all files below a folder; what vanishes meanwhile counts nothing."""
+    files = [path] if not path.is_dir() else [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    return sum(_size(file) for file in files)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def sync_folder(folder: Path) -> None:
@@ -62,3 +105,34 @@ def locked(path: Path, blocked: Callable[[], None], done: Callable[[], bool]) ->
         yield
         if done():
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold an advisory lock for the block if nobody has it, and say whether. Never waits; what was free leaves no file."""
+    with path.open("a") as file:
+        free = _try_lock(file.fileno())
+        try:
+            yield free
+        finally:
+            if free:
+                path.unlink(missing_ok=True)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds this advisory lock now, or may hold it for all that we are allowed to see; makes no file."""
+    try:
+        with path.open("rb") as file:
+            return not _try_lock(file.fileno())
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

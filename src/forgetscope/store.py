@@ -5,6 +5,7 @@
     STORE/working/<id>.lock  avoids double work; correctness rests on the rename
     STORE/quarantine/        damaged steps, kept for inspection
 
+Of a finished step only the state, which a further step starts from, may be freed later; a marker then stands in its place.
 No file is a pickle. Every file is verified against its manifest when it is read.
 """
 
@@ -29,14 +30,16 @@ import pyarrow.parquet as pq
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from forgetscope.errors import DamagedStep, SpecError, StoreError
-from forgetscope.files import locked, sync_folder, write_durably
+from forgetscope.errors import DamagedStep, SpecError, StateFreed, StoreError
+from forgetscope.files import cannot_write, locked, sync_folder, write_durably
 from forgetscope.spec import StepSpec
 
 SCHEMA = 1
 
 TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion"]
 TABLES: tuple[TableName, ...] = get_args(TableName)
+STATE = "state.safetensors"
+FREED = "state.freed"  # the SHA-256 of a state that was freed; written before the state goes
 COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
 Tensors = dict[str, NDArray[np.generic]]
 
@@ -71,7 +74,7 @@ class StoredStep:
     @cached_property
     def info(self) -> dict[str, Any]:
         """The content of step.json."""
-        info: dict[str, Any] = json.loads(self._verified("step.json"))
+        info: dict[str, Any] = json.loads(self.verified("step.json"))
         if info["schema"] > SCHEMA:
             raise StoreError(
                 f"Step {self.id[:8]} in {self.folder.parents[1]} has schema version {info['schema']}; this forgetscope "
@@ -95,32 +98,60 @@ class StoredStep:
         return facts
 
     def table(self, name: TableName) -> pa.Table:
-        return pq.read_table(pa.BufferReader(self._verified(f"{name}.parquet")))
+        # Not pq.read_table: its threads, still starting when a short command ends beside torch, abort the process at exit.
+        return pq.ParquetFile(pa.BufferReader(self.verified(f"{name}.parquet"))).read(use_threads=False)
 
     def state(self) -> Tensors:
-        """The tensors that the next step starts from."""
-        tensors: Tensors = safetensors.numpy.load(self._verified("state.safetensors"))
+        """The tensors that the next step starts from; raises StateFreed if they were freed."""
+        try:
+            content = self.verified(STATE)
+        except DamagedStep:
+            if not self.state_freed:
+                raise
+            raise StateFreed(
+                f"The state of step {self.id[:8]} in {self.folder.parents[1]} was freed by `forgetscope store gc`; "
+                "its results are all there. The next `forgetscope run` that builds on this step recomputes it."
+            ) from None
+        tensors: Tensors = safetensors.numpy.load(content)
         return tensors
 
+    @property
+    def state_freed(self) -> bool:
+        """Whether the state is gone on purpose: it is not there, and the marker names the one that was."""
+        try:
+            marker = (self.folder / FREED).read_bytes()
+        except OSError:
+            return False
+        return marker.decode("ascii", "replace") == self.manifest[STATE]["sha256"] and not (self.folder / STATE).exists()
+
     def verify(self) -> None:
-        """Read and check every file; raises DamagedStep at the first that does not match."""
-        for name in self._manifest:
-            self._verified(name)
+        """Read and check every file; raises DamagedStep at the first that does not match. A freed state is no damage."""
+        for name in self.manifest:
+            try:
+                self.verified(name)
+            except DamagedStep:
+                if name != STATE or not self.state_freed:  # asked afterwards: it may be freed while we look
+                    raise
         _ = self.info
 
     @cached_property
-    def _manifest(self) -> dict[str, dict[str, Any]]:
+    def manifest(self) -> dict[str, dict[str, Any]]:
+        """SHA-256 and size of each file, by name."""
         try:
             manifest: dict[str, dict[str, Any]] = json.loads((self.folder / "manifest.json").read_bytes())
-            missing = {"step.json", "state.safetensors", *(f"{name}.parquet" for name in TABLES)} - set(manifest)
-        except (OSError, ValueError, TypeError) as error:
-            raise self._damaged("manifest.json", str(error)) from None
+            missing = {"step.json", STATE, *(f"{name}.parquet" for name in TABLES)} - set(manifest)
+            _ = [(entry["sha256"], entry["size"]) for entry in manifest.values()]
+        except OSError as error:
+            raise self._damaged("manifest.json", error.strerror or str(error)) from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._damaged("manifest.json", f"no list of files and checksums ({error})") from None
         if missing:
             raise self._damaged("manifest.json", f"no entry for {min(missing)}")
         return manifest
 
-    def _verified(self, name: str) -> bytes:
-        expected = self._manifest[name]
+    def verified(self, name: str) -> bytes:
+        """The content of a file that the manifest names."""
+        expected = self.manifest[name]
         try:
             content = (self.folder / name).read_bytes()
         except OSError as error:
@@ -132,7 +163,9 @@ class StoredStep:
     def _damaged(self, name: str, reason: str) -> DamagedStep:
         return DamagedStep(
             f"Step {self.id[:8]} is damaged: {self.folder / name}: {reason}. "
-            "Run its experiment again with `forgetscope run`: that moves the step to quarantine and recomputes it."
+            "Run its experiment again with `forgetscope run`: that moves the step to quarantine and recomputes it.",
+            name,
+            reason,
         )
 
 
@@ -208,29 +241,40 @@ class Store:
 
     def commit(self, record: StepRecord, committed: str) -> StoredStep:
         """Write a step whole. If another process was first, its step is verified and ours discarded."""
-        target = self.path / "steps" / record.id
-        building = Path(tempfile.mkdtemp(prefix=f"commit-{record.id[:8]}-", dir=self.path / "working"))
-        try:
-            contents = _contents(record, committed)
-            manifest = {
-                name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()
-            }
-            contents["manifest.json"] = _json(manifest)
+        contents = _contents(record, committed)
+        manifest = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()}
+        contents["manifest.json"] = _json(manifest)
+
+        def write(folder: Path) -> None:
             for name, data in contents.items():
-                write_durably(building / name, data)
+                write_durably(folder / name, data)
+
+        self.install(record.id, write)
+        shutil.rmtree(self.working(record.id), ignore_errors=True)
+        return self.step(record.id)
+
+    def install(self, id: str, write: Callable[[Path], None]) -> bool:
+        """Put a step in place whole; False if another was first: then that one is verified and ours discarded.
+
+        write: fills the folder that it is given with durable files; if it raises, nothing is left of them."""
+        target = self.path / "steps" / id
+        building = Path(tempfile.mkdtemp(prefix=f"commit-{id[:8]}-", dir=self.path / "working"))
+        try:
+            write(building)
             sync_folder(building)
             building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
             try:
                 os.rename(building, target)
-            except OSError:
+                ours = True
+            except OSError as error:
                 if not target.is_dir():
-                    raise
-                self.step(record.id).verify()
+                    raise cannot_write(target, error) from None
+                self.step(id).verify()
+                ours = False
             sync_folder(target.parent)
         finally:
             shutil.rmtree(building, ignore_errors=True)
-        shutil.rmtree(self.working(record.id), ignore_errors=True)
-        return self.step(record.id)
+        return ours
 
     def quarantine(self, id: str) -> Path:
         """Move a damaged step out of the way, never deleting it."""
@@ -275,7 +319,7 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
     contents = {"step.json": _json(info)}
     for name in TABLES:
         contents[f"{name}.parquet"] = parquet_bytes(record.tables[name])
-    contents["state.safetensors"] = safetensors.numpy.save(record.state)
+    contents[STATE] = safetensors.numpy.save(record.state)
     return contents
 
 

@@ -21,7 +21,7 @@ from forgetscope.experiment import run_experiment
 from forgetscope.spec import RunSpec
 from forgetscope.store import SCHEMA, TABLES, Store
 
-HEAVY = {"torch", "pandas", "statsmodels", "matplotlib", "plotly", "scipy"}
+HEAVY = {"torch", "pandas", "statsmodels", "matplotlib", "plotly", "scipy", "duckdb", "pyarrow"}
 COMMAND = [sys.executable, "-m", "forgetscope"]
 
 

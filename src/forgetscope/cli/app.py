@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forgetscope.cli import data
-from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.cli import store as housekeeping
+from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a bug keeps its plain traceback
 )
 app.add_typer(data.app, name="data")
+app.add_typer(housekeeping.app, name="store")
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder for the results; made if missing.")]
 StoreArgument = Annotated[Path, typer.Argument(help="The store to look at.")]
@@ -72,7 +74,7 @@ def demo(
     experiment = _run(RunSpec(seed=seed), store, device=device, threads=threads)
     _print_experiment(experiment)
     page = write_report(experiment, store / "report.html")
-    typer.echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {store}")
+    echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {store}")
 
 
 @app.command(epilog="Example: forgetscope run my.toml --store results --set seed=1")
@@ -98,7 +100,7 @@ def run(
         print_json(experiment_document(experiment))
         return
     _print_experiment(experiment)
-    typer.echo(f"\nA page: forgetscope report {store} --id {experiment.id[:8]} -o report.html")
+    echo(f"\nA page: forgetscope report {store} --id {experiment.id[:8]} -o report.html")
 
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
@@ -126,13 +128,13 @@ def show(
         return
     if found:
         print_view(terminal.store_view(found))
-        typer.echo()
+        echo()
     print_view(terminal.experiment_view(chosen, step))
     if means:
-        typer.echo()
+        echo()
         print_view(terminal.overview_view(means))
     if policies:
-        typer.echo()
+        echo()
         print_view(terminal.comparison_view(policies))
 
 
@@ -147,7 +149,7 @@ def report(
     from forgetscope import write_report
     from forgetscope.analysis.experiments import open_experiment
 
-    typer.echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
+    echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 
+from forgetscope.characters import visible, visible_json
 from forgetscope.errors import ForgetscopeError, Interrupted
 
 if TYPE_CHECKING:
@@ -29,21 +30,29 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             typer.echo("\nInterrupted. Run the same command again to continue.", err=True)
             raise typer.Exit(Interrupted.exit_code) from None
         except ForgetscopeError as error:
-            typer.echo(f"Error: {error}", err=True)
+            echo(f"Error: {visible(str(error))}", err=True)
             raise typer.Exit(error.exit_code) from None
 
     return wrapper
 
 
-def print_view(view: RenderableType) -> None:
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print lines; what is in them cannot control the terminal."""
+    typer.echo(visible(text, lines=True), err=err)
+
+
+def print_view(view: RenderableType, *, whole: bool = False) -> None:
+    """Print tables. `whole` lets lines be longer than the terminal is wide rather than break cells apart."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)  # a pipe has no width; never cut a table there
+    if whole:
+        needed = console.measure(view, options=console.options.update(max_width=100_000)).maximum
+        console = Console(highlight=False, width=max(console.width, needed))
     console.print(view)
 
 
 def print_json(value: object) -> None:
-    json.dump(value, sys.stdout, indent=1, ensure_ascii=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(visible_json(json.dumps(value, indent=1, ensure_ascii=False)) + "\n")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.errors import DataError
 
 app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None)
@@ -38,7 +38,7 @@ def list_sets(as_json: JsonOption = False) -> None:
         return
     print_view(data_view(here, known, cache_folder()))
     for text in damaged:
-        typer.echo(text)
+        echo(text)
 
 
 @app.command(epilog="Example: forgetscope data get cifar100 --from ~/Downloads/cifar-100-python.tar.gz")
@@ -59,7 +59,7 @@ def get(
 
     with counting() as progress:
         data = get_data(name, origin, workers=workers or _cores(), progress=progress, note=_note)
-    typer.echo(f'{data!r} is ready: dataset = "{name}"')
+    echo(f'{data!r} is ready: dataset = "{name}"')
 
 
 @app.command(epilog="Example: forgetscope data add birds ~/birds --size 64 --test-share 0.2")
@@ -85,7 +85,7 @@ def add(
         data = add_data(
             name, path, test_share=test_share, size=size, fit=fit, workers=workers or _cores(), progress=progress, note=_note
         )
-    typer.echo(f'{data!r} is ready: dataset = "{name}"')
+    echo(f'{data!r} is ready: dataset = "{name}"')
 
 
 @app.command(epilog="Example: forgetscope data check cifar100 -o sheet.png")
@@ -113,9 +113,9 @@ def check(
         print_json(facts | {"contact_sheet": str(sheet.resolve())})
         return
     train, test = ([row[part] for row in facts["images_per_class"].values()] for part in ("train", "test"))
-    typer.echo(f"{data!r}: pixels and labels are as they were (digest {data.digest[:12]})")
-    typer.echo(f"Images per class: {_range(train)} to learn from, {_range(test)} to test on")
-    typer.echo(f"Contact sheet: {sheet.resolve()}")
+    echo(f"{data!r}: pixels and labels are as they were (digest {data.digest[:12]})")
+    echo(f"Images per class: {_range(train)} to learn from, {_range(test)} to test on")
+    echo(f"Contact sheet: {sheet.resolve()}")
 
 
 @app.command(epilog="Example: forgetscope data remove birds")
@@ -125,7 +125,7 @@ def remove(name: NameArgument) -> None:
     from forgetscope.data.library import remove_data
 
     remove_data(name)
-    typer.echo(f"Removed {name}.")
+    echo(f"Removed {name}.")
 
 
 def _facts(name: str) -> dict[str, Any]:
@@ -152,4 +152,4 @@ def _cores() -> int:
 
 
 def _note(text: str) -> None:
-    typer.echo(text, err=True)
+    echo(text, err=True)

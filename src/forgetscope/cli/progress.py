@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from forgetscope.characters import visible
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
@@ -27,31 +29,38 @@ def watch(*, enabled: bool = True) -> Iterator[Progress]:
         yield Silence()
     elif sys.stderr.isatty():
         with _bar() as bar:
-            yield _Watcher(_Bar(bar), lambda text: bar.console.print(text, markup=False, highlight=False))
+            yield _Watcher(_Bar(bar), lambda text: bar.console.print(visible(text), markup=False, highlight=False))
     else:
         yield _Watcher(_Lines(), _print)
 
 
 @contextmanager
-def counting() -> Iterator[Callable[[str, int, int], None]]:
-    """A display on standard error for bytes or images done, out of so many (0: unknown)."""
+def counting(patience: float = 0.0) -> Iterator[Callable[[str, int, int], None]]:
+    """A display on standard error for bytes or images done, out of so many (0: unknown).
+
+    Nothing is shown of what takes fewer than `patience` seconds."""
     if sys.stderr.isatty():
-        with _bar() as bar:
-            yield _Counter(_Bar(bar))
+        bar = _bar()
+        try:
+            yield _Counter(_Bar(bar), patience)
+        finally:
+            bar.stop()
     else:
-        yield _Counter(_Lines())
+        yield _Counter(_Lines(), patience)
 
 
 class _Counter:
     """Tells the time left of one thing at a time: first the bytes, then the images."""
 
-    def __init__(self, display: Callable[[str, float, bool], None]) -> None:
-        self._display = display
+    def __init__(self, display: Callable[[str, float, bool], None], patience: float) -> None:
+        self._display, self._silent_until = display, time.monotonic() + patience
         self._what, self._started, self._before = "", 0.0, 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if what != self._what:
             self._what, self._started, self._before = what, time.monotonic(), done  # a resumed download starts in the middle
+        if time.monotonic() < self._silent_until:
+            return
         scale, unit = (1e6, "MB") if what == "bytes" else (1, what)
         text = f"{done / scale:,.0f} {unit}"
         if total:
@@ -123,7 +132,8 @@ class _Bar:
         self._task = bar.add_task("preparing", total=1.0)
 
     def __call__(self, text: str, fraction: float, important: bool) -> None:
-        self._bar.update(self._task, description=text, completed=fraction)
+        self._bar.start()  # once: nothing is drawn before there is something to tell
+        self._bar.update(self._task, description=visible(text), completed=fraction)
 
 
 def _bar() -> RichProgress:
@@ -135,7 +145,7 @@ def _bar() -> RichProgress:
 
 
 def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def _clock(seconds: float) -> str:

@@ -5,7 +5,6 @@ Two files take turns, each led by its own SHA-256: whatever instant a process di
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+
+from forgetscope.files import with_checksum, without_checksum
 
 Writer = Callable[[Path, bytes], None]
 
@@ -56,7 +57,7 @@ def save_snapshot(folder: Path, snapshot: Snapshot, write: Writer) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     values = {"epoch": snapshot.epoch, "settings": snapshot.settings, "history": snapshot.history}
     body = safetensors.torch.save(tensors, {"values": json.dumps(values)})
-    write(folder / f"snapshot-{snapshot.epoch % 2}", hashlib.sha256(body).digest() + body)
+    write(folder / f"snapshot-{snapshot.epoch % 2}", with_checksum(body))
 
 
 def load_snapshot(folder: Path) -> Snapshot | None:
@@ -70,8 +71,8 @@ def _load(path: Path) -> Snapshot | None:
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    checksum, body = content[:32], content[32:]
-    if hashlib.sha256(body).digest() != checksum:
+    body = without_checksum(content)
+    if body is None:
         return None  # the other file, or the start of the step, takes over
     tensors = safetensors.torch.load(body)
     length = int.from_bytes(body[:8], "little")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from forgetscope.analysis.comparison import BASELINE, QUANTITIES, PolicyComparison
 from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
 from forgetscope.analysis.statistics import Estimate
 from forgetscope.data.images import DataSet
+from forgetscope.report.tables import lines, make_table, plain, titled
 from forgetscope.report.words import budget, finding
 
 LISTED = 20  # experiments of a large store that are listed one by one
@@ -24,14 +24,14 @@ COLUMNS = 3  # means side by side
 def experiment_view(experiment: Experiment, step: int | None = None) -> RenderableType:
     """The past classes of one step (default: the last), most forgotten first, and a line per step."""
     if not experiment.summaries:
-        return Text(finding(experiment, None))
+        return plain(finding(experiment, None))
     shown = experiment.summaries[-1 if step is None else step - 2]  # summaries begin with step 2
-    return Group(_classes(experiment, shown.step), Text(), _summary(experiment), Text(), Text(finding(experiment, shown)))
+    return Group(_classes(experiment, shown.step), Text(), _summary(experiment), Text(), plain(finding(experiment, shown)))
 
 
 def store_view(found: Sequence[Experiment]) -> RenderableType:
     """What a store holds: one line per experiment, latest last."""
-    table = _table(
+    table = make_table(
         ("id", "data", "network"), ("steps", "classes", "policy", "kept", "epochs", "seed", "mean FG", "FG-R", "ρ SIC")
     )
     for experiment in list(found)[-LISTED:]:
@@ -42,11 +42,11 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
         )
         table.add_row(
             experiment.id[:8],
-            Text(experiment.data_title),
-            Text(experiment.network),
+            experiment.data_title,
+            experiment.network,
             f"{len(experiment.chain)}{'*' if experiment.diverged else ''}",
             "+".join(str(len(step.spec.classes)) for step in experiment.chain),
-            Text(last.rehearsal.policy if last.rehearsal else "–"),
+            last.rehearsal.policy if last.rehearsal else "–",
             budget(last.rehearsal) if last.rehearsal else "–",
             str(last.training.epochs),
             str(last.seed),
@@ -55,7 +55,7 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
     title = "1 experiment" if len(found) == 1 else f"{len(found)} experiments"
     diverged = sum(experiment.diverged is not None for experiment in found)
     remarks = [f"*  the last step diverged and is excluded from all statistics ({diverged})"] if diverged else []
-    return _titled(title + (f", the latest {LISTED}" if len(found) > LISTED else ""), table, *remarks)
+    return titled(title + (f", the latest {LISTED}" if len(found) > LISTED else ""), table, *remarks)
 
 
 def overview_view(rows: Sequence[Overview]) -> RenderableType:
@@ -64,8 +64,9 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
     tables: list[RenderableType] = []
     for start in range(0, len(rows), COLUMNS):
         shown = rows[start : start + COLUMNS]
-        own = ("".join(f"\n{part}" for part in row.setting if part not in common) for row in shown)
-        table = _table(("",), (f"step {row.step}, {_n(row)}{parts}" for row, parts in zip(shown, own, strict=True)))
+        own = ([part for part in row.setting if part not in common] for row in shown)
+        heads = (lines(f"step {row.step}, {_n(row)}", *parts) for row, parts in zip(shown, own, strict=True))
+        table = make_table(("",), heads)
         quantities = {
             "accuracy when learned": [row.accuracy_when_learned for row in shown],
             "mean FG": [row.mean_forgetting for row in shown],
@@ -77,24 +78,24 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
             table.add_row(name, *map(_estimate, estimates))
         tables.append(table)
     title = Text("Means over experiments that differ in seed and classes only, with 95 % intervals", style="bold")
-    return Group(title, *tables, Text(" ".join(common), style="dim"))
+    return Group(title, *tables, plain(" ".join(common), "dim"))
 
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
     """Policies against the baseline, a table per step: means, and below each the mean paired difference with its interval."""
     tables: list[RenderableType] = []
     for step in dict.fromkeys(row.step for row in rows):
-        table = _table(("policy",), ("pairs", *(name.replace(", ", ",\n") for name in QUANTITIES.values())))
+        table = make_table(("policy",), ("pairs", *(Text(name.replace(", ", ",\n")) for name in QUANTITIES.values())))
         for row in (row for row in rows if row.step == step):
             means = (_number(row.means[name].value, 3) for name in QUANTITIES)
             lost = f" (and {row.diverged} diverged)" if row.diverged else ""
-            table.add_row(Text(row.policy), f"{row.means['accuracy'].n}{lost}", *means)
+            table.add_row(row.policy, f"{row.means['accuracy'].n}{lost}", *means)
             if row.policy != BASELINE:
                 table.add_row("", "", *(_difference(row.differences[name]) for name in QUANTITIES), style="dim")
         title = (
             f"Policies in step {step}, from common parents; below each the paired difference to {BASELINE} (± 95 % interval)"
         )
-        tables.append(_titled(title, table))
+        tables.append(titled(title, table))
     return Group(*tables)
 
 
@@ -104,49 +105,34 @@ def _n(row: Overview) -> str:
 
 def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cache: Path) -> RenderableType:
     """Data sets that are here, with their size in bytes, and those that can be fetched."""
-    table = _table(("name",), ("classes", "training images", "test images", "pixels", "on disk"))
+    table = make_table(("name",), ("classes", "training images", "test images", "pixels", "on disk"))
     for data, size in here:
         pixels = f"{data.shape[1]} x {data.shape[0]}"
         counts = (f"{len(data.classes)}", f"{len(data.train.labels):,}", f"{len(data.test.labels):,}")
-        table.add_row(Text(data.name), *counts, pixels, f"{size / 1e6:,.0f} MB")
+        table.add_row(data.name, *counts, pixels, f"{size / 1e6:,.0f} MB")
     remarks = ["glyphs: embedded, drawn when needed"]
     remarks += [f"{name}: {summary}; fetch it with `forgetscope data get {name}`" for name, summary in known.items()]
-    return _titled(f"Data sets in {cache}", table, *remarks)
+    return titled(f"Data sets in {cache}", table, *remarks)
 
 
 def _classes(experiment: Experiment, step: int) -> RenderableType:
     past = experiment.past_classes(step)
-    table = _table(("class",), ("learned", "now", "forgetting", *MEASURES.values()))
+    table = make_table(("class",), ("learned", "now", "forgetting", *MEASURES.values()))
     for row in past.to_dict("records"):
         accuracies = (_percent(row["accuracy_when_learned"]), _percent(row["accuracy"]))
         measures = (_number(row[measure], 3) for measure in MEASURES)
-        table.add_row(Text(row["class_name"]), *accuracies, _number(row["forgetting"], 2), *measures)
+        table.add_row(row["class_name"], *accuracies, _number(row["forgetting"], 2), *measures)
     reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
     title = f"Past classes after step {step}, most forgotten first (accuracy when learned and now)"
-    return _titled(title, table, *(f"–  {reason}" for reason in reasons))
+    return titled(title, table, *(f"–  {reason}" for reason in reasons))
 
 
 def _summary(experiment: Experiment) -> RenderableType:
-    table = _table((), ("step", "accuracy", "mean FG", "FG-R", "FG-HG", *(f"ρ {name}" for name in MEASURES.values())))
+    table = make_table((), ("step", "accuracy", "mean FG", "FG-R", "FG-HG", *(f"ρ {name}" for name in MEASURES.values())))
     for s in experiment.summaries:
         spread = (_number(value, 2) for value in (s.mean_forgetting, s.forgetting_range, s.forgetting_half_gap))
         table.add_row(str(s.step), _percent(s.accuracy), *spread, *(_number(s.correlations[m], 2) for m in MEASURES))
-    return _titled("How unevenly, and what saw it coming (ρ: rank correlation with forgetting)", table)
-
-
-def _table(names: Iterable[str], numbers: Iterable[str]) -> Table:
-    """A borderless table of left-aligned names, then right-aligned numbers."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in names:
-        table.add_column(name)
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _titled(title: str, table: Table, *remarks: str) -> RenderableType:
-    # Not rich's own titles and captions: those wrap at the table's width, which may be narrow.
-    return Group(Text(title, style="bold"), table, *(Text(remark, style="dim") for remark in remarks))
+    return titled("How unevenly, and what saw it coming (ρ: rank correlation with forgetting)", table)
 
 
 def _number(value: float, decimals: int) -> str:

@@ -1,0 +1,23 @@
+"""Foreign text on a terminal: what would steer it, or show another order than it has, becomes a visible escape."""
+
+from __future__ import annotations
+
+import re
+
+# C0 with ESC, CR and backspace, DEL and C1; marks, embeddings, overrides and isolates of writing direction; line and
+# paragraph separators; halves of surrogate pairs, which stand for undecodable bytes in paths and cannot be printed.
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""The text with every such character as an escape like `\x1b`; `lines` keeps newlines, for text of our own making."""
+    return _STEERING.sub(lambda found: found[0] if lines and found[0] == "\n" else _escape(found[0]), text)
+
+
+def visible_json(text: str) -> str:
+    """The same for a JSON document, as JSON's own escapes: a program that parses it gets the original characters."""
+    return _STEERING.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,186 @@
+"""`forgetscope store`: look after a store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forgetscope.characters import visible
+from forgetscope.cli.console import echo, guarded, print_json, print_view
+
+if TYPE_CHECKING:
+    from forgetscope.housekeeping.collection import Freeable
+    from forgetscope.housekeeping.exchange import Imported
+
+app = typer.Typer(
+    help="Look after a store: what it holds, whether it is whole, what can be freed; export, import, SQL.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DEFAULT_STORE = Path("forgetscope-store")
+PATIENCE = 2.0  # seconds before a progress bar appears
+StoreArgument = Annotated[Path, typer.Argument(help="The store.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command("list", epilog="Example: forgetscope store list results")
+@guarded
+def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """Show what a store holds, what takes space, and what could be freed."""
+    from forgetscope.housekeeping.inventory import take_inventory
+    from forgetscope.report.storage import inventory_view
+    from forgetscope.store import Store
+
+    held = take_inventory(Store.existing(store))
+    if as_json:
+        print_json({"store": str(store), **_plain(asdict(held))})
+    else:
+        print_view(inventory_view(held, str(store)))
+
+
+@app.command(epilog="Example: forgetscope store verify results")
+@guarded
+def verify(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing."""
+    from forgetscope.cli.progress import counting
+    from forgetscope.housekeeping.verification import verify_store
+    from forgetscope.report.storage import damage_lines
+    from forgetscope.store import Store
+
+    with counting(PATIENCE) as progress:
+        verified = verify_store(Store.existing(store), progress)
+    if as_json:
+        print_json(_plain(asdict(verified)))
+    else:
+        for line in damage_lines(verified):  # not a table: paths are there to be copied
+            echo(visible(line))
+    if verified.damage:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: forgetscope store gc results --yes")
+@guarded
+def gc(
+    store: StoreArgument = DEFAULT_STORE,
+    every_state: Annotated[bool, typer.Option("--all", help="Every state, also of steps that others build on.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only list what would be freed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List, or with --yes free, what the results do not need: states that no step builds on, and leftovers."""
+    from forgetscope.housekeeping.collection import free, freeable
+    from forgetscope.report.storage import freeable_view
+    from forgetscope.store import Store
+
+    opened = Store.existing(store)
+    found = listed = freeable(opened, every_state=every_state)
+    if yes and listed:
+        opened.prepare()
+        found = [item for item in listed if free(opened, item)]
+    if as_json:
+        print_json({"freed": yes, "bytes": sum(item.bytes for item in found), "items": [_item(item) for item in found]})
+        return
+    print_view(freeable_view(found, yes, store))
+    if len(found) < len(listed):
+        echo(f"{len(listed) - len(found)} more were left: they have come into use meanwhile.")
+    if found and not yes:
+        command = f"forgetscope store gc {store}{' --all' if every_state else ''} --yes"
+        echo(f"Nothing was changed. Results stay; a run that needs a freed state recomputes it. To free this: {command}")
+
+
+@app.command("export", epilog="Example: forgetscope store export results -o results.tar --id 3f2a")
+@guarded
+def export_to(
+    store: StoreArgument = DEFAULT_STORE,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("forgetscope-store.tar"),
+    ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id", metavar="PREFIX", help="A step whose id begins so, with its ancestors; may be repeated. Default: all."
+        ),
+    ] = None,
+    without_states: Annotated[bool, typer.Option("--without-states", help="Results only: much smaller.")] = False,
+) -> None:
+    """Write steps to one file that another machine can import and verify."""
+    from forgetscope.cli.progress import counting
+    from forgetscope.housekeeping.exchange import chains, export_steps
+    from forgetscope.report.storage import counted, size_text
+    from forgetscope.store import Store
+
+    steps = chains(Store.existing(store), ids or [])
+    with counting(PATIENCE) as progress:
+        size = export_steps(steps, output, states=not without_states, progress=progress)
+    echo(
+        f"Exported {counted(len(steps), 'step')} to {output.resolve()}, {size_text(size)}. "
+        f"Elsewhere: forgetscope store import {output.name}"
+    )
+
+
+@app.command("import", epilog="Example: forgetscope store import results.tar elsewhere")
+@guarded
+def import_from(
+    file: Annotated[Path, typer.Argument(help="A file that `forgetscope store export` wrote.")],
+    store: Annotated[Path, typer.Argument(help="The store to add to; made if missing.")] = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the steps of an exported file to a store, each verified. Run it again to continue."""
+    from forgetscope.cli.progress import counting
+    from forgetscope.housekeeping.exchange import import_steps
+    from forgetscope.store import Store
+
+    with counting(PATIENCE) as progress:
+        result = import_steps(file, Store(store), progress)
+    if as_json:
+        print_json(_plain(asdict(result)))
+    else:
+        _tell(result, file, store)
+    if result.damaged:
+        raise typer.Exit(1)
+
+
+@app.command(epilog='Example: forgetscope store sql "SELECT step, avg(forgetting) FROM classes GROUP BY step" results')
+@guarded
+def sql(
+    query: Annotated[str, typer.Argument(help="Over steps, classes, probes, pairs, rehearsal and confusion.")],
+    store: StoreArgument = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask a question in SQL (DuckDB) over the tables of all steps."""
+    from forgetscope.housekeeping.sql import query as ask
+    from forgetscope.housekeeping.sql import rows
+    from forgetscope.report.storage import answer_view
+    from forgetscope.store import Store
+
+    answer = ask(Store.existing(store), query)
+    if as_json:
+        print_json(rows(answer))
+    else:
+        print_view(answer_view(answer), whole=True)
+
+
+def _tell(result: Imported, file: Path, store: Path) -> None:
+    from forgetscope.report.storage import counted
+
+    echo(f"{counted(len(result.new), 'step')} imported into {store}, {len(result.present)} there already.")
+    for path in result.quarantined:
+        echo(f"A damaged step was there: moved to {path} and replaced.")
+    if result.damaged:
+        for id, reason in result.damaged.items():
+            echo(f"Step {id[:8]} was not imported: {reason}", err=True)
+        echo(f"{file} is damaged. Get it, or export it, again and import that: what is here stays.", err=True)
+
+
+def _item(item: Freeable) -> dict[str, Any]:
+    return {"what": item.kind, "step": item.id, "path": str(item.path), "bytes": item.bytes}
+
+
+def _plain(value: Any) -> Any:
+    """Paths as strings, for JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

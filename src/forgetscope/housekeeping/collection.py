@@ -1,0 +1,126 @@
+"""Freeing space: states that no step builds on, and what interrupted commits left behind. Nothing goes before it is listed.
+
+A step's results are never touched. A freed state leaves a marker, so that it is missed by nobody but the step that needs
+it, and that one recomputes it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from forgetscope.errors import WriteError
+from forgetscope.files import is_locked, locked_if_free, size_of, sync_folder, write_durably
+from forgetscope.store import FREED, STATE, Store, StoredStep
+
+Kind = Literal["state", "working folder", "lock", "unfinished commit"]
+
+
+@dataclass(frozen=True)
+class Freeable:
+    """Something that can go. `id` is its step's, of an unfinished commit only the beginning."""
+
+    kind: Kind
+    path: Path
+    bytes: int
+    id: str
+
+
+def freeable(store: Store, *, every_state: bool = False) -> list[Freeable]:
+    """What could be freed now: states of steps at the end of their chain (or every state) and leftovers that nobody holds."""
+    return [*_states(store, every_state), *_leftovers(store)]
+
+
+def free(store: Store, found: Freeable) -> bool:
+    """Free one thing, unless somebody has come to need it since it was listed; tells whether it is gone."""
+    if found.kind == "unfinished commit":
+        if _is_being_committed(store, found.id):
+            return False
+        _remove(found.path)
+        return True
+    try:
+        with locked_if_free(_lock(store, found.id)) as ours:
+            if not ours or found.id not in store:
+                return False
+            if found.kind == "state":
+                return found.id not in needed_parents(store) and _free_state(store.step(found.id))
+            if found.kind == "working folder":
+                _remove(found.path)
+    except OSError as error:
+        raise _cannot_free(found.path, error) from None
+    return True
+
+
+def needed_parents(store: Store) -> set[str]:
+    """Ids of the steps that unfinished steps build on, by their own account in `working/<id>/parent`."""
+    parents = set()
+    for path in (store.path / "working").glob("*/parent"):
+        if path.parent.name not in store:
+            try:
+                parents.add(path.read_text(encoding="ascii", errors="replace").strip())
+            except FileNotFoundError:
+                continue  # finished meanwhile
+    return parents
+
+
+def _states(store: Store, every: bool) -> Iterator[Freeable]:
+    steps = store.steps()
+    kept = needed_parents(store)
+    if not every:
+        kept |= {step.parent for step in steps if step.parent is not None}
+    for step in steps:
+        path = step.folder / STATE
+        if step.id not in kept and path.exists() and not is_locked(_lock(store, step.id)):
+            yield Freeable("state", path, size_of(path), step.id)
+
+
+def _leftovers(store: Store) -> Iterator[Freeable]:
+    working = store.path / "working"
+    for path in sorted(working.iterdir()) if working.is_dir() else []:
+        beginning = path.name.removeprefix("commit-").partition("-")[0]
+        if path.name.startswith("commit-") and path.is_dir() and not _is_being_committed(store, beginning):
+            yield Freeable("unfinished commit", path, size_of(path), beginning)
+        elif path.name.removesuffix(".lock") in store and not is_locked(_lock(store, path.name.removesuffix(".lock"))):
+            kind: Kind = "lock" if path.name.endswith(".lock") else "working folder"
+            yield Freeable(kind, path, size_of(path), path.name.removesuffix(".lock"))
+
+
+def _is_being_committed(store: Store, beginning: str) -> bool:
+    """Whoever commits a step holds its lock; a folder without a holder was left by one that died."""
+    return any(is_locked(path) for path in (store.path / "working").glob(f"{beginning}*.lock"))
+
+
+def _lock(store: Store, id: str) -> Path:
+    return store.path / "working" / f"{id}.lock"
+
+
+def _free_state(step: StoredStep) -> bool:
+    """The marker is on disk before the state goes: a crash in between leaves both, and the state counts."""
+    path = step.folder / STATE
+    write_durably(step.folder / FREED, str(step.manifest[STATE]["sha256"]).encode())
+    sync_folder(step.folder)
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False  # another was faster
+    sync_folder(step.folder)
+    return True
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _cannot_free(folder, error) from None
+
+
+def _cannot_free(path: Path, error: OSError) -> WriteError:
+    return WriteError(
+        f"Cannot free {path}: {error.strerror or error}. What was freed so far is freed; run it again for the rest."
+    )

@@ -1,0 +1,260 @@
+"""Steps as one file that another machine can import and verify.
+
+The file is a plain tar: `index.json` with the SHA-256 and size of each member, then `steps/<id>/<file>`, ancestors first, so
+that an import that stops half-way leaves whole chains. Equal steps give equal bytes: no times, owners or paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from forgetscope.errors import DamagedExport, DamagedStep, StoreError
+from forgetscope.files import locked_if_free, replacing, write_durably
+from forgetscope.housekeeping.verification import file_damage, record_problem
+from forgetscope.store import FREED, STATE, TABLES, Store, StoredStep
+
+FORMAT = 1
+INDEX = "index.json"
+INDEX_LIMIT = 256 * 2**20  # bytes; the index of ten thousand steps has about 15 MB
+FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in TABLES), STATE, FREED)
+MEMBER = re.compile(rf"steps/([0-9a-f]{{32}})/({'|'.join(map(re.escape, FILES))})")
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    sha256: str
+    size: int
+
+
+@dataclass
+class Imported:
+    """What became of each step of an imported file, by id."""
+
+    new: list[str] = field(default_factory=list)
+    present: list[str] = field(default_factory=list)  # were there already, and whole
+    quarantined: list[Path] = field(default_factory=list)  # were there already, but damaged: replaced
+    damaged: dict[str, str] = field(default_factory=dict)  # not imported, and why
+
+
+def export_steps(
+    steps: Sequence[StoredStep], path: Path, *, states: bool = True, progress: Progress = lambda what, done, total: None
+) -> int:
+    """Write steps to one file, verifying each as it is read; returns how many bytes. Without states, markers stand for them."""
+    ordered = sorted(steps, key=lambda step: (step.spec.step, step.id))
+    members = {step.id: _members(step, states) for step in ordered}
+    entries = {f"steps/{id}/{name}": entry for id, files in members.items() for name, entry in files.items()}
+    total, done = sum(entry.size for entry in entries.values()), 0
+    listing = {name: {"sha256": entry.sha256, "size": entry.size} for name, entry in entries.items()}
+    index = json.dumps({"forgetscope": "export", "format": FORMAT, "members": listing}, indent=1).encode()
+    with replacing(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        _add(tar, INDEX, index)
+        for step in ordered:
+            for name, entry in members[step.id].items():
+                _add(tar, f"steps/{step.id}/{name}", _content(step, name, entry))
+                done += entry.size
+                progress("bytes", done, total)
+    return path.stat().st_size
+
+
+def chains(store: Store, prefixes: Sequence[str]) -> list[StoredStep]:
+    """The steps whose ids begin so, with their ancestors; all steps if none are named."""
+    if not prefixes:
+        return store.steps()
+    found = {step.id: step for prefix in prefixes for step in store.chain(store.find(prefix).id)}
+    return list(found.values())
+
+
+def import_steps(path: Path, store: Store, progress: Progress = lambda what, done, total: None) -> Imported:
+    """Bring in every whole step of an exported file. What is there already stays; a damaged step is left out and named.
+
+    Raises DamagedExport, before anything is imported, for a file that holds anything but what its index lists."""
+    result = Imported()
+    with _opened(path) as tar:
+        index = _read_index(tar, path)
+        members = _checked_members(tar, index, path)
+        store.prepare()
+        total, done = sum(entry.size for entry in index.values()), 0
+        for id, names in _by_step(index).items():
+            _import_step(store, id, _Source(tar, {name: members.get(f"steps/{id}/{name}") for name in names}, names), result)
+            done += sum(entry.size for entry in names.values())
+            progress("bytes", done, total)
+    return result
+
+
+def _members(step: StoredStep, states: bool) -> dict[str, Entry]:
+    """The files of a step as they will be in the file, from its manifest."""
+    entries = {name: Entry(str(entry["sha256"]), int(entry["size"])) for name, entry in step.manifest.items()}
+    if not states or step.state_freed:
+        del entries[STATE]
+        entries[FREED] = _entry(_marker(step))
+    entries["manifest.json"] = _entry((step.folder / "manifest.json").read_bytes())
+    return dict(sorted(entries.items()))
+
+
+def _content(step: StoredStep, name: str, entry: Entry) -> bytes:
+    if name == FREED:
+        return _marker(step)
+    try:
+        content = (step.folder / name).read_bytes() if name == "manifest.json" else step.verified(name)
+    except DamagedStep:
+        if name != STATE or not step.state_freed:
+            raise
+        content = b""  # freed since it was listed
+    if _entry(content) != entry:
+        raise StoreError(f"Step {step.id[:8]} changed while it was exported: {step.folder / name}. Run the export again.")
+    return content
+
+
+def _marker(step: StoredStep) -> bytes:
+    return str(step.manifest[STATE]["sha256"]).encode()
+
+
+def _entry(content: bytes) -> Entry:
+    return Entry(hashlib.sha256(content).hexdigest(), len(content))
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)  # times, owners and mode are zero or fixed by default
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        tar = tarfile.open(path, mode="r:")  # noqa: SIM115
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (tarfile.TarError, ValueError) as error:
+        raise StoreError(f"{path} is no file of `forgetscope store export`: {error}.") from None
+    with tar:
+        yield tar
+
+
+def _read_index(tar: tarfile.TarFile, path: Path) -> dict[str, Entry]:
+    first = tar.next()
+    if first is None or first.name != INDEX or first.type != tarfile.REGTYPE or first.size > INDEX_LIMIT:
+        raise StoreError(f"{path} is no file of `forgetscope store export`: it does not begin with {INDEX}.")
+    try:
+        index = json.loads(_read(tar, first))
+        if index["format"] != FORMAT:
+            raise StoreError(f"{path} has format {index['format']}; this forgetscope reads {FORMAT}. Upgrade it.")
+        return {name: Entry(str(entry["sha256"]), int(entry["size"])) for name, entry in index["members"].items()}
+    except (tarfile.TarError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DamagedExport(f"{path} is damaged: its index cannot be read ({error}). Export it again.") from None
+
+
+def _checked_members(tar: tarfile.TarFile, index: Mapping[str, Entry], path: Path) -> dict[str, tarfile.TarInfo]:
+    """The members after the index, each exactly as listed. A file that ends early just has fewer."""
+    found: dict[str, tarfile.TarInfo] = {}
+    while (member := _next(tar)) is not None:
+        reason = None
+        if not MEMBER.fullmatch(member.name):
+            reason = "no name of a step's file"
+        elif member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+            reason = "no plain file"
+        elif member.name in found:
+            reason = "there twice"
+        elif member.name not in index:
+            reason = "not in the index"
+        elif member.size != index[member.name].size:
+            reason = f"{member.size} bytes, {index[member.name].size} in the index"
+        if reason:
+            raise DamagedExport(f"{path} is refused: {member.name!r} is {reason}. Nothing was imported. Export it again.")
+        found[member.name] = member
+    for name in index:
+        if not MEMBER.fullmatch(name):
+            raise DamagedExport(f"{path} is refused: its index lists {name!r}, which is no name of a step's file.")
+    return found
+
+
+def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
+    try:
+        return tar.next()
+    except (tarfile.TarError, ValueError, OSError):
+        return None  # cut off; what is missing is found by the index
+
+
+def _by_step(index: Mapping[str, Entry]) -> dict[str, dict[str, Entry]]:
+    steps: dict[str, dict[str, Entry]] = {}
+    for member, entry in index.items():
+        _, id, name = member.split("/")
+        steps.setdefault(id, {})[name] = entry
+    return steps
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The files of one step in an open archive."""
+
+    tar: tarfile.TarFile
+    members: Mapping[str, tarfile.TarInfo | None]
+    entries: Mapping[str, Entry]
+
+    def write(self, folder: Path) -> None:
+        """Copy every file, durably; raises _Refused at the first that is missing or altered."""
+        for name, member in self.members.items():
+            if member is None:
+                raise _Refused(f"{name} is missing: the file ends before it, or is damaged there")
+            try:
+                content = _read(self.tar, member)
+            except (tarfile.TarError, OSError) as error:
+                raise _Refused(f"{name} cannot be read: {error}") from None
+            if _entry(content) != self.entries[name]:
+                raise _Refused(f"{name}: {len(content)} bytes that do not match the checksum")
+            write_durably(folder / name, content)
+
+
+class _Refused(Exception):
+    """Why a step is not imported."""
+
+
+def _import_step(store: Store, id: str, source: _Source, result: Imported) -> None:
+    if id in store:
+        try:
+            store.step(id).verify()
+            result.present.append(id)
+            return
+        except DamagedStep:
+            pass  # replaced below, once the new one is known to be whole
+
+    def write(folder: Path) -> None:
+        source.write(folder)
+        _refuse_unless_whole(StoredStep(folder), id, store)
+        if id in store:
+            result.quarantined.append(store.quarantine(id))
+
+    try:
+        # Whoever builds a commit holds the step's lock, or `gc` would take it for a leftover. If another process holds
+        # the lock, it computes the same step: then that protects us too, and whoever is first wins.
+        with locked_if_free(store.path / "working" / f"{id}.lock"):
+            (result.new if store.install(id, write) else result.present).append(id)
+    except _Refused as refusal:
+        result.damaged[id] = str(refusal)
+
+
+def _refuse_unless_whole(step: StoredStep, id: str, store: Store) -> None:
+    for damage in file_damage(step):
+        raise _Refused(f"{damage.path.name}: {damage.reason}")
+    problem = record_problem(step, id)
+    if problem:
+        raise _Refused(f"step.json: {problem}")
+    if step.parent is not None and step.parent not in store:
+        raise _Refused(f"its parent {step.parent[:8]} is neither in the store nor whole in this file")
+
+
+def _read(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    if file is None:
+        raise tarfile.ReadError("no plain file")
+    with file:
+        return file.read()

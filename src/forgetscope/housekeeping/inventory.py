@@ -1,0 +1,63 @@
+"""What a store holds, and how much space each kind of file takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from forgetscope.files import is_locked, size_of
+from forgetscope.housekeeping.collection import freeable
+from forgetscope.store import STATE, Store
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A working folder, or a step in quarantine. `in_use`: a process holds its step's lock."""
+
+    path: Path
+    bytes: int
+    in_use: bool = False
+
+
+@dataclass(frozen=True)
+class Inventory:
+    steps: int
+    experiments: int
+    bytes: dict[str, int]  # of tables, states and records
+    states: int  # steps that still have theirs
+    working: list[Folder]
+    quarantine: list[Folder]
+    freeable: int  # bytes that `gc` would free,
+    freeable_with_all: int  # and with every state
+
+
+def take_inventory(store: Store) -> Inventory:
+    """Count and measure; reads every step's record, and a damaged one is an error."""
+    steps = store.steps()
+    sizes = {"tables": 0, "states": 0, "records": 0}
+    states = 0
+    for step in steps:
+        for path in step.folder.iterdir():
+            kind = "tables" if path.suffix == ".parquet" else "states" if path.name == STATE else "records"
+            sizes[kind] += size_of(path)
+            states += path.name == STATE
+    parents = {step.parent for step in steps}
+    found = freeable(store, every_state=True)
+    return Inventory(
+        steps=len(steps),
+        experiments=sum(step.id not in parents for step in steps),
+        bytes=sizes,
+        states=states,
+        working=[Folder(path, size_of(path), _in_use(store, path)) for path in _folders(store.path / "working")],
+        quarantine=[Folder(path, size_of(path)) for path in _folders(store.path / "quarantine")],
+        freeable=sum(item.bytes for item in found if item.kind != "state" or item.id not in parents),
+        freeable_with_all=sum(item.bytes for item in found),
+    )
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def _in_use(store: Store, working: Path) -> bool:
+    return is_locked(store.path / "working" / f"{working.name}.lock")

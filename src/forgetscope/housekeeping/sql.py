@@ -1,0 +1,141 @@
+"""Ad hoc questions in SQL over the tables of all steps. Everything that knows DuckDB is here.
+
+The database is in memory and sees verified tables only: a query can neither read nor write a file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+
+from forgetscope.errors import SpecError
+from forgetscope.store import TABLES, Store, StoredStep, TableName
+
+STEPS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "parent")),
+        *((name, pa.int64()) for name in ("step", "seed")),
+        *((name, pa.string()) for name in ("status", "dataset", "network", "policy")),
+        *(("retention", pa.float64()), ("memory", pa.int64()), ("alpha", pa.float64())),
+        *((name, pa.int64()) for name in ("epochs", "classes")),
+        *(("device", pa.string()), ("threads", pa.int64()), ("seconds", pa.float64()), ("committed", pa.string())),
+    ]
+)
+_CLOSED = {
+    "enable_external_access": "false",  # no files, no network, no extensions
+    "python_enable_replacements": "false",  # a name in a query never means a variable of this program
+    "temp_directory": "",  # nothing spills to disk
+    "lock_configuration": "true",  # and no query can open any of it again
+}
+
+
+def query(store: Store, text: str) -> pa.Table:
+    """The answer to one SQL query over the views `steps`, `classes`, `probes`, `pairs`, `rehearsal` and `confusion`.
+
+    Only the tables that the query names are read. Raises SpecError for a query that DuckDB does not accept."""
+    with duckdb.connect(":memory:", config=dict(_CLOSED)) as database:
+        try:
+            if len(database.extract_statements(text)) != 1:
+                raise SpecError(f"One SQL query is needed, for example {EXAMPLE!r}; this was {text!r}.")
+            named = _named_tables(database, text)
+            if "steps" in named:
+                database.register("steps", _steps_view(store))
+            for name in TABLES:
+                if name in named:
+                    database.register(name, _table_view(store, name))
+            answer = database.sql(text)
+            table: pa.Table | None = None if answer is None else answer.to_arrow_table()
+        except duckdb.Error as error:
+            reason = " ".join(str(error).split("\n\nLINE ")[0].split())
+            raise SpecError(f"DuckDB does not accept the query: {reason.rstrip('.')}. {_HINT}") from None
+    if table is None:
+        raise SpecError(f"The query gives no rows to show. {_HINT}")
+    return table
+
+
+def rows(answer: pa.Table) -> list[dict[str, object]]:
+    """The rows of an answer as JSON has them; of columns with the same name, later ones get a number."""
+    names = [
+        f"{name}_{again}" if (again := answer.column_names[:i].count(name)) else name
+        for i, name in enumerate(answer.column_names)
+    ]
+    columns = [column.to_pylist() for column in answer.columns]
+    return [dict(zip(names, map(_json_value, row), strict=True)) for row in zip(*columns, strict=True)]
+
+
+EXAMPLE = "SELECT step, avg(forgetting) FROM classes GROUP BY step ORDER BY step"
+_HINT = f"The tables are steps, {', '.join(TABLES)}; `DESCRIBE classes` lists a table's columns."
+
+
+def _named_tables(database: duckdb.DuckDBPyConnection, text: str) -> set[str]:
+    """The tables that a query refers to, or may refer to, in lower case."""
+    ((serialised,),) = database.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()  # all: it must be done
+    tree = json.loads(serialised)
+    # DuckDB serialises plain queries only; of PIVOT or EXPLAIN any word may be a table.
+    names = re.findall(r"\w+", text) if tree["error"] else _table_names(tree)
+    return {name.lower() for name in names}
+
+
+def _table_names(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(name := node.get("table_name"), str):
+            yield name
+        for value in node.values():
+            yield from _table_names(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _table_names(value)
+
+
+def _table_view(store: Store, name: TableName) -> pa.Table:
+    """One table of all steps, with `step_id` and `step` in front; columns that a step lacks are missing there."""
+    none = pa.table({"step_id": pa.array([], pa.string()), "step": pa.array([], pa.int64())})
+    parts = [_marked(step, step.table(name)) for step in store.steps()]
+    return pa.concat_tables([none, *parts], promote_options="permissive")
+
+
+def _marked(step: StoredStep, table: pa.Table) -> pa.Table:
+    table = table.add_column(0, "step", pa.array([step.spec.step] * len(table), pa.int64()))
+    return table.add_column(0, "step_id", pa.array([step.id] * len(table), pa.string()))
+
+
+def _steps_view(store: Store) -> pa.Table:
+    return pa.Table.from_pylist([_facts(step) for step in store.steps()], STEPS)
+
+
+def _facts(step: StoredStep) -> dict[str, object]:
+    info, spec = step.info, step.spec
+    rehearsal = spec.rehearsal.model_dump() if spec.rehearsal else {}
+    return {
+        "id": step.id,
+        "parent": step.parent,
+        "step": spec.step,
+        "seed": spec.seed,
+        "status": info["status"],
+        "dataset": info["data"]["name"],
+        "network": info["network"],
+        **{name: rehearsal.get(name) for name in ("policy", "retention", "memory", "alpha")},
+        "epochs": spec.training.epochs,
+        "classes": len(spec.classes),
+        **{name: info["environment"].get(name) for name in ("device", "threads")},
+        "seconds": info["timings"].get("seconds"),
+        "committed": info["committed"],
+    }
+
+
+def _json_value(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):  # sums of integers are
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_value(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,0 +1,74 @@
+"""Stores of every schema version so far are read in full; see `tests/golden/README.md`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forgetscope.analysis.experiments import open_experiment
+from forgetscope.errors import StateFreed
+from forgetscope.housekeeping.exchange import export_steps, import_steps
+from forgetscope.housekeeping.inventory import take_inventory
+from forgetscope.housekeeping.sql import query, rows
+from forgetscope.housekeeping.verification import verify_store
+from forgetscope.store import SCHEMA, Store
+
+GOLDEN = Path(__file__).parent / "golden"
+FIRST, SECOND = "f20597d033216fbfca4c78c5dd6c9c8f", "f3fa24f9a0557b800d1137b8758595ee"
+
+
+@pytest.fixture
+def old() -> Store:
+    return Store.existing(GOLDEN / "schema-1")
+
+
+def test_there_is_a_store_of_every_version() -> None:
+    assert sorted(path.name for path in GOLDEN.iterdir() if path.is_dir()) == [f"schema-{i + 1}" for i in range(SCHEMA)]
+
+
+def test_everything_in_it_is_whole(old: Store) -> None:
+    verified = verify_store(old)
+    assert verified.damage == []
+    assert verified.steps == 2
+    for step in old.steps():
+        step.verify()
+
+
+def test_its_frames_hold_the_numbers_that_were_written(old: Store) -> None:
+    experiment = open_experiment(old.path)
+    assert [step.id for step in experiment.steps] == [FIRST, SECOND]
+    assert (experiment.data_title, experiment.network) == ("glyphs 8x8", "resnet8")
+    past = experiment.past_classes().set_index("class_name")
+    assert past["forgetting"].to_dict() == pytest.approx({"digit 0": 0.40476190476190477, "digit 1": -0.5909090909090908})
+    assert past["sic"].to_dict() == pytest.approx({"digit 0": 0.4655887247225079, "digit 1": 0.7225772796142578})
+    assert experiment.summaries[0].forgetting_range == pytest.approx(0.9956709956709956)
+    frames = (experiment.classes, experiment.probes, experiment.pairs, experiment.rehearsal, experiment.confusion)
+    assert [len(frame) for frame in frames] == [6, 6, 8, 32, 20]
+    assert experiment.rehearsal["image"].tolist()[:5] == [132, 77, 45, 50, 82]
+    assert experiment.probes["iteration"].unique().tolist() == [0, 13, 26]
+
+
+def test_its_states_are_read_or_known_to_be_freed(old: Store) -> None:
+    state = old.step(FIRST).state()
+    assert np.abs(state["backbone.stem.0.weight"]).sum() == pytest.approx(94.46186828613281)
+    with pytest.raises(StateFreed):
+        old.step(SECOND).state()
+
+
+def test_it_can_be_asked_in_sql(old: Store) -> None:
+    found = rows(
+        query(old, "SELECT s.step, policy, avg(nic) AS nic FROM steps s JOIN classes ON step_id = id GROUP BY ALL ORDER BY 1")
+    )
+    assert found == [
+        {"step": 1, "policy": None, "nic": None},
+        {"step": 2, "policy": "uniform", "nic": pytest.approx((1.7332862731828562 + 1.777052251894684) / 2)},
+    ]
+
+
+def test_it_can_be_listed_exported_and_imported(old: Store, tmp_path: Path) -> None:
+    held = take_inventory(old)
+    assert (held.steps, held.experiments, held.states, held.freeable) == (2, 1, 1, 0)
+    export_steps(old.steps(), tmp_path / "old.tar")
+    assert import_steps(tmp_path / "old.tar", Store(tmp_path / "new")).new == [FIRST, SECOND]
