@@ -46,16 +46,17 @@ def coefficients(
     Past class c is head node c, unless `nodes` [P] names its node. rounding [P]: the error in the norm of each f_c, else 0.
     """
     return Coefficients.from_pairs(
-        past_interference(full, rehearsal, alpha, shares, rounding),
+        past_interference(full, rehearsal.double() - full.double(), alpha, shares, rounding),
         new_interference(full, new[None], torch.ones(1), alpha, nodes, rounding),
         everywhere(full, new, alpha, rounding),
     )
 
 
-def past_interference(full: Tensor, rehearsal: Tensor, alpha: float, shares: Tensor, rounding: Tensor | None = None) -> Tensor:
-    """[P, P]: what the rehearsal bias of class y (column) does to class c (row). Diagonal: SIC; rest of a row: CIC."""
-    f = full.double().flatten(1)
-    b = rehearsal.double().flatten(1) - f  # bias vectors b_c
+def past_interference(full: Tensor, bias: Tensor, alpha: float, shares: Tensor, rounding: Tensor | None = None) -> Tensor:
+    """[P, P]: what the rehearsal bias of class y (column) does to class c (row). Diagonal: SIC; rest of a row: CIC.
+
+    bias [P, k, d + 1]: the bias vectors b_c, mean gradient over R_c minus that over D_c."""
+    f, b = full.double().flatten(1), bias.double().flatten(1)
     return alpha * torch.as_tensor(shares).to(f) * interference(b, f, rounding)
 
 
@@ -90,9 +91,12 @@ def interference(v: Tensor, f: Tensor, rounding: Tensor | None = None) -> Tensor
 
 
 def norms(vectors: Tensor) -> Tensor:
-    """Euclidean norm over the last dimension; scaled first, because squares below 1e-308 would be lost."""
-    scale = vectors.abs().amax(dim=-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
-    lengths: Tensor = torch.linalg.vector_norm(vectors / scale, dim=-1) * scale[..., 0]
+    """Euclidean norms [...] of vectors [..., s]; also of those whose squares are too small for floating point."""
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
+    tiny = lengths < torch.finfo(vectors.dtype).tiny ** 0.5
+    if bool(tiny.any()):
+        scale = vectors.abs().amax(dim=-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+        lengths = torch.where(tiny, torch.linalg.vector_norm(vectors / scale, dim=-1) * scale[..., 0], lengths)
     return lengths
 
 

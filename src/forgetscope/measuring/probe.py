@@ -74,10 +74,11 @@ class Probe:
             )
         self.alpha = alpha
         self.shares = rehearsal_counts / rehearsal_counts.sum()  # p_c
-        self._parts = (
-            (past_images, past_labels, mask),
-            (new_images, new_labels, torch.zeros(len(new_labels), dtype=torch.bool)),
-        )
+        # Where each image counts: past classes without what is rehearsed, past classes' rehearsed images, new classes.
+        past = len(self.past_nodes)
+        past_groups = torch.searchsorted(self.past_nodes, past_labels) + past * mask
+        new_groups = torch.searchsorted(self.new_nodes, new_labels) + 2 * past
+        self._parts = ((past_images, past_labels, past_groups), (new_images, new_labels, new_groups))
         self._prepare = prepare
         self._batch = batch or _batch_for(past_images)
         self._total: Coefficients | None = None
@@ -116,43 +117,43 @@ class Probe:
         return self._log_sim
 
     def _sums(self, features: Features, head: nn.Linear) -> GradientSums:
-        """Group c of k: images of class c that are not rehearsed; group k + c: those that are."""
         nodes = head.out_features
         highest = int(torch.cat([self.past_nodes, self.new_nodes]).max())
         if highest >= nodes:
             raise InputError(
                 f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
             )
-        sums = GradientSums(2 * nodes, nodes, head.in_features)
-        for images, labels, rehearsed in self._parts:
+        sums = GradientSums(2 * len(self.past_nodes) + len(self.new_nodes), nodes, head.in_features)
+        for images, labels, groups in self._parts:
             for start in range(0, len(labels), CHUNK):
                 chunk = slice(start, start + CHUNK)
                 outputs = torch.cat([features(inputs) for inputs in self._inputs(images[chunk])])
                 # The head is applied here, so that one pass gives features and logits; then on to the CPU, for float64.
-                sums.add(outputs.cpu(), head(outputs).cpu(), labels[chunk], labels[chunk] + nodes * rehearsed[chunk])
+                sums.add(outputs.cpu(), head(outputs).cpu(), labels[chunk], groups[chunk])
         return sums
 
     def _combine(self, sums: GradientSums) -> Measurement:
-        past, new = self.past_nodes, self.new_nodes
-        kept = past + len(sums.counts) // 2
-        counts, new_counts = sums.counts[past] + sums.counts[kept], sums.counts[new]
+        """Uses the sums up: at 200 classes each of these gradients is 20 MB, and copies would cost more than the arithmetic."""
+        past = len(self.past_nodes)
+        rest, kept, new = slice(0, past), slice(past, 2 * past), slice(2 * past, None)
+        counts, kept_counts, new_counts = sums.counts[rest] + sums.counts[kept], sums.counts[kept], sums.counts[new]
         new_images = new_counts.sum()
-        full = _means(sums.gradients[past] + sums.gradients[kept], counts)
-        rehearsal = _means(sums.gradients[kept], sums.counts[kept])
         mean_new = sums.gradients[new].sum(dim=0) / new_images
-        rounding = rounding_error(sums.lengths[past] + sums.lengths[kept])
-        from_past = past_interference(full, rehearsal, self.alpha, self.shares, rounding)
-        by_class = _means(sums.gradients[new], new_counts)
-        from_new = new_interference(full, by_class, new_counts / new_images, self.alpha, past, rounding)
+        full = sums.gradients[rest].add_(sums.gradients[kept]).div_(counts[:, None, None])  # f_c
+        bias = sums.gradients[kept].div_(kept_counts[:, None, None]).sub_(full)  # b_c
+        by_class = sums.gradients[new].div_(new_counts[:, None, None])
+        rounding = rounding_error(sums.lengths[rest] + sums.lengths[kept])
+        from_past = past_interference(full, bias, self.alpha, self.shares, rounding)
+        from_new = new_interference(full, by_class, new_counts / new_images, self.alpha, self.past_nodes, rounding)
         return Measurement(
             terms=Coefficients.from_pairs(from_past, from_new, everywhere(full, mean_new, self.alpha, rounding)),
             pairs=torch.cat([from_past, from_new], dim=1),
             gradient_norm=norms(full.flatten(1)),
-            bias_norm=norms((rehearsal - full).flatten(1)),
-            loss_full=(sums.losses[past] + sums.losses[kept]) / counts,
-            loss_rehearsal=sums.losses[kept] / sums.counts[kept],
+            bias_norm=norms(bias.flatten(1)),
+            loss_full=(sums.losses[rest] + sums.losses[kept]) / counts,
+            loss_rehearsal=sums.losses[kept] / kept_counts,
             rounding=rounding,
-            new_logits=sums.logits[new].sum(dim=0)[past] / new_images,
+            new_logits=sums.logits[new].sum(dim=0)[self.past_nodes] / new_images,
         )
 
     def _inputs(self, images: Tensor) -> Iterator[Tensor]:
@@ -163,10 +164,6 @@ class Probe:
 def _batch_for(images: Tensor) -> int:
     """Small batches stay in a CPU's cache: 64 images of 32 x 32 pixels, in proportion for others; large ones fill a GPU."""
     return min(max(64 * 3072 // images[0].numel(), 16), 500) if images.device.type == "cpu" else 500
-
-
-def _means(sums: Tensor, counts: Tensor) -> Tensor:
-    return sums.div_(counts[:, None, None])  # in place: of a copy that indexing made
 
 
 def _find(network: nn.Module, features: Features | None, head: nn.Linear | None) -> tuple[Features, nn.Linear]:

@@ -1,0 +1,50 @@
+"""Resident memory and storage of a step with 171 probes.
+
+    python benchmarks/memory.py
+
+Real CIFAR-100 images (`forgetscope data get cifar100`) at 16 x 16 through ResNet-8, two classes and then two more, 170 epochs.
+Prints the resident memory after some of the second step's probes as a share of that after the tenth, and the size of its files.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+from pathlib import Path
+
+from forgetscope.experiment.chain import PlannedStep, Silence, run_experiment
+from forgetscope.learning.rsgd import EpochEnd
+from forgetscope.spec import RunSpec
+from forgetscope.store import Store
+
+SPEC = RunSpec(dataset="cifar100", image_size=16, sequence=((0, 1), (2, 3)), retention=0.1, epochs=170)
+SHOWN = (10, 40, 80, 120, 160, 170)
+
+
+class Watches(Silence):
+    """Notes the resident memory in bytes after each epoch of the second step."""
+
+    def __init__(self) -> None:
+        self.bytes: dict[int, int] = {}
+
+    def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None:
+        if step.spec.step == 2:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            self.bytes[end.epoch] = pages * resource.getpagesize()
+
+
+def main() -> None:
+    watch = Watches()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(folder)
+        plan = run_experiment(SPEC, store, device="cpu", threads=1, progress=watch)
+        step = store.step(plan.id)
+        probes = len(set(step.table("probes")["probe"].to_pylist()))
+        sizes = {name: entry["size"] for name, entry in sorted(step.manifest.items())}
+    shares = ", ".join(f"{epoch}: {watch.bytes[epoch] / watch.bytes[10]:.3f}" for epoch in SHOWN)
+    print(f"{probes} probes; resident memory after epoch, relative to epoch 10 ({watch.bytes[10] / 1e6:.0f} MB): {shares}")
+    print(f"storage: {sum(sizes.values()) / 1e3:.0f} kB: " + ", ".join(f"{n} {s / 1e3:.1f}" for n, s in sizes.items()))
+
+
+if __name__ == "__main__":
+    main()
