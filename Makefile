@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test lint check benchmarks format clean
+.PHONY: demo test lint check torture benchmarks format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
@@ -21,6 +21,10 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 check: lint test
+
+# The fault campaigns at full size, a few hours; ONLY=crashes runs one row, ONLY="crowds space" two.
+torture: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m torture $(ONLY)
 
 # Each script prints a ratio of two things measured in one run. CIFAR=FOLDER names CIFAR-100 as Parquet for those that need it.
 benchmarks: $(VENV)/.dev
