@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from forgetscope.files import (
     is_locked,
     locked,
     locked_if_free,
+    put_aside,
     replace_durably,
     replacing,
     size_of,
@@ -22,7 +26,7 @@ from forgetscope.files import (
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_one_clear_error() -> None:
-    with pytest.raises(WriteError, match=r"No space left on device. Nothing that was finished is lost"):
+    with pytest.raises(WriteError, match=r"No space left on device\. It needs 100 bytes; .* are free there\. Nothing that"):
         write_durably(Path("/dev/full"), b"x" * 100)
 
 
@@ -32,6 +36,48 @@ def test_replacing_a_file_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     replace_durably(path, b"new")
     assert path.read_bytes() == b"new"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_taken_on_the_new_file(tmp_path: Path) -> None:
+    """Two processes that wait for a lock whose holder removes the file must not both go on: one holds the old file's lock."""
+    path, order, waiting = tmp_path / "lock", [], threading.Event()
+
+    def second() -> None:
+        with locked(path, waiting.set, done=lambda: False):
+            order.append("second")
+            assert is_locked(path)  # what has the name now is what is held
+
+    with locked(path, lambda: None, done=lambda: True):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waiting.wait(10)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_what_the_disk_refuses_leaves_the_old_file_and_nothing_else(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    replace_durably(path, b"old")
+
+    def refuse(*args: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, failing, refuse)
+    with pytest.raises(WriteError, match=r"Cannot write .*file: Input/output error. It needs 3 bytes"):
+        replace_durably(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_damaged_things_are_put_aside_under_a_free_name(tmp_path: Path) -> None:
+    for i in range(2):
+        (tmp_path / "thing").write_text(str(i))
+        put_aside(tmp_path / "thing", tmp_path / "quarantine", "thing")
+    assert {p.name: p.read_text() for p in (tmp_path / "quarantine").iterdir()} == {"thing-1": "0", "thing-2": "1"}
 
 
 def test_a_lock_s_file_goes_when_the_work_is_done_and_stays_when_it_is_not(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_quarantine_keeps_every_copy(store: Store) -> None:
     targets = []
     for _ in range(2):
         store.commit(record(), "2026-01-01")
-        targets.append(store.quarantine(ID))
+        targets.append(store.quarantine(store.step(ID).folder))
     assert ID not in store
     assert [target.name for target in targets] == [f"{ID}-1", f"{ID}-2"]
     assert all((target / "step.json").is_file() for target in targets)

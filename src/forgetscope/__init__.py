@@ -68,14 +68,17 @@ def run(
 ) -> Experiment:
     """Run one experiment, or what is missing of it in the store; `progress` prints to standard error.
 
+    Ctrl-C, SIGTERM and SIGUSR1 save a snapshot and stop: forgetscope.errors.Interrupted. The same call continues.
+
     `channels_last` is the memory layout, `compile` trains through torch.compile: recorded, and without effect on the id."""
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.cli.progress import watch
     from forgetscope.experiment import run_experiment
+    from forgetscope.experiment.stopping import Stop, on_signals
     from forgetscope.store import Store
 
-    opened = Store(store)
-    with watch(enabled=progress) as watcher:
+    opened, stop = Store(store), Stop()
+    with watch(enabled=progress) as watcher, on_signals(stop):
         plan = run_experiment(
             spec,
             opened,
@@ -84,6 +87,7 @@ def run(
             channels_last=channels_last,
             compile=compile,
             progress=watcher,
+            stop=stop,
         )
     return Experiment(opened.chain(plan.id))
 

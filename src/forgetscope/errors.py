@@ -21,6 +21,10 @@ class DataError(InputError):
     """A data set is missing, unreadable or does not hold what its description promises."""
 
 
+class DamagedData(DataError):
+    """A converted data set's files no longer match their checksums."""
+
+
 class StoreError(InputError):
     """A store cannot be read or written."""
 

@@ -31,7 +31,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from forgetscope.errors import DamagedStep, SpecError, StateFreed, StoreError
-from forgetscope.files import cannot_write, locked, sync_folder, write_durably
+from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_durably
 from forgetscope.spec import StepSpec
 
 SCHEMA = 1
@@ -249,20 +249,37 @@ class Store:
             for name, data in contents.items():
                 write_durably(folder / name, data)
 
-        self.install(record.id, write)
+        if not self.install(record.id, write) and self.step(record.id).state_freed:
+            self._bring_back(self.step(record.id), contents[STATE], write)
         shutil.rmtree(self.working(record.id), ignore_errors=True)
         return self.step(record.id)
+
+    def _bring_back(self, step: StoredStep, state: bytes, write: Callable[[Path], None]) -> None:
+        """Put a state that was freed, and has been recomputed, into its place.
+
+        Under another environment its last bits may differ; then the record as it was goes to quarantine and ours stands."""
+        if hashlib.sha256(state).hexdigest() != step.manifest[STATE]["sha256"]:
+            self.quarantine(step.folder)
+            self.install(step.id, write)
+            return
+        waiting = self.working(step.id) / STATE
+        write_durably(waiting, state)
+        with told(step.folder / STATE):
+            os.replace(waiting, step.folder / STATE)
+            sync_folder(step.folder)
 
     def install(self, id: str, write: Callable[[Path], None]) -> bool:
         """Put a step in place whole; False if another was first: then that one is verified and ours discarded.
 
         write: fills the folder that it is given with durable files; if it raises, nothing is left of them."""
         target = self.path / "steps" / id
-        building = Path(tempfile.mkdtemp(prefix=f"commit-{id[:8]}-", dir=self.path / "working"))
+        with told(self.path / "working"):
+            building = Path(tempfile.mkdtemp(prefix=f"commit-{id[:8]}-", dir=self.path / "working"))
         try:
             write(building)
-            sync_folder(building)
-            building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
+            with told(building):
+                sync_folder(building)
+                building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
             try:
                 os.rename(building, target)
                 ours = True
@@ -271,20 +288,16 @@ class Store:
                     raise cannot_write(target, error) from None
                 self.step(id).verify()
                 ours = False
-            sync_folder(target.parent)
+            with told(target):
+                sync_folder(target.parent)
         finally:
             shutil.rmtree(building, ignore_errors=True)
         return ours
 
-    def quarantine(self, id: str) -> Path:
-        """Move a damaged step out of the way, never deleting it."""
-        folder = self.path / "quarantine"
-        folder.mkdir(exist_ok=True)
-        number = 1
-        while (target := folder / f"{id}-{number}").exists():
-            number += 1
-        os.rename(self.path / "steps" / id, target)
-        return target
+    def quarantine(self, path: Path) -> Path:
+        """Move a damaged step's folder or a file out of the way, never deleting it."""
+        name = "-".join(path.relative_to(self.path).parts[1:])
+        return put_aside(path, self.path / "quarantine", name)
 
     def working(self, id: str) -> Path:
         """Where a running step keeps its snapshots."""

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from forgetscope.data.images import class_strips
-from forgetscope.data.library import cache_folder, load_data, recorded_strips
-from forgetscope.errors import DataError
+from forgetscope.data import glyphs
+from forgetscope.data.images import FILES, MANIFEST, class_strips
+from forgetscope.data.library import add_arrays, cache_folder, load_data, recorded_strips
+from forgetscope.errors import DamagedData, DataError
 
 
 def test_opening_maps_the_file_and_copies_nothing() -> None:
@@ -31,16 +33,41 @@ def test_an_unknown_data_set_is_refused_with_the_nearest_name() -> None:
         load_data("glyph")
 
 
-def test_a_damaged_cache_is_named_and_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "glyphs-v1@8px"
-    source = cache_folder() / folder.name
-    load_data("glyphs", 8)
-    folder.mkdir()
-    for file in source.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes()[: 200 if file.name == "train_images.npy" else None])
+@pytest.mark.parametrize("name", [MANIFEST, *(f"{file}.npy" for file in FILES)])
+@pytest.mark.parametrize("damage", ["flip", "cut"])
+def test_damaged_glyphs_are_noticed_put_aside_and_drawn_again(
+    name: str, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = cache_folder() / "glyphs-v1@8px"
+    whole = load_data("glyphs", 8)
+    folder = shutil.copytree(source, tmp_path / source.name)
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content if damage == "flip" else content[:-7])
     monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path))
-    with pytest.raises(DataError, match=r"glyphs-v1@8px is damaged .* Delete that folder"):
-        load_data("glyphs", 8)
+    drawn = [(np.array(part.images), np.array(part.labels)) for part in (whole.train, whole.test)]
+    monkeypatch.setattr(glyphs, "render_both", lambda size: drawn)  # drawing takes seconds
+    notes: list[str] = []
+    again = load_data("glyphs", 8, notes.append)
+    assert again.digest == whole.digest
+    assert "is damaged" in notes[0]
+    assert name in notes[0] or (name == MANIFEST and "(" in notes[0])  # a cut manifest is no JSON at all
+    assert (tmp_path / "quarantine" / "glyphs-v1@8px-1" / name).read_bytes() == (content if damage == "flip" else content[:-7])
+
+
+def test_a_damaged_data_set_that_cannot_be_made_here_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path))
+    images = np.arange(4 * 8 * 8 * 3, dtype=np.uint8).reshape(4, 8, 8, 3)
+    add_arrays("mine", images, [0, 1, 0, 1], images[:2], [0, 1])
+    path = tmp_path / "mine" / "test_images.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 128
+    path.write_bytes(content)
+    with pytest.raises(DamagedData, match=r"mine is damaged \(test_images.npy does not match its checksum\)\. Delete that"):
+        load_data("mine")
+    assert load_data("mine", verify=False).classes == ("0", "1")
 
 
 def test_an_unwritable_cache_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

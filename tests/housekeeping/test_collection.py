@@ -147,7 +147,7 @@ def test_what_cannot_be_freed_is_one_clear_error(store: Store, monkeypatch: pyte
 
 
 def test_quarantine_is_listed_and_never_freed(store: Store, chain: list[str]) -> None:
-    store.quarantine(chain[2])
+    store.quarantine(store.step(chain[2]).folder)
     assert states(freeable(store, every_state=True)) == set(chain[:2])
     held = take_inventory(store)
     assert [folder.path.name for folder in held.quarantine] == [f"{chain[2]}-1"]

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
+from forgetscope.files import with_checksum
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, momentum_of, restore, save_snapshot
 
@@ -14,44 +17,55 @@ def write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def snapshot(epoch: int) -> Snapshot:
-    tensor = torch.full((2, 2), float(epoch))
+def snapshot(serial: int) -> Snapshot:
+    tensor = torch.full((2, 2), float(serial))
     return Snapshot(
-        epoch,
-        {"threads": 3, "compile": False},
-        [{"epoch": 1, "loss": 0.25}],
-        {"w": tensor},
-        [tensor + 0, tensor + 1],
-        {"pairs": tensor.clone()},
-        torch.tensor([epoch, 7], dtype=torch.int16),
+        serial=serial,
+        epoch=2,
+        iterations=5,
+        settings={"threads": 3, "compile": False},
+        history=[{"epoch": 1, "loss": 0.25}],
+        network={"w": tensor},
+        momentum=[tensor + 0, tensor + 1],
+        measured={"pairs": tensor.clone()},
+        begun={"losses": torch.ones(8), "correct": torch.tensor(3)},
+        images=torch.tensor([serial, 7], dtype=torch.int16),
     )
 
 
+def refuse(path: Path) -> None:
+    raise AssertionError(f"{path} is whole")
+
+
 def test_the_latest_of_two_files_counts(tmp_path: Path) -> None:
-    assert load_snapshot(tmp_path) is None
-    for epoch in (1, 2, 3):
-        save_snapshot(tmp_path, snapshot(epoch), write)
+    assert load_snapshot(tmp_path, refuse) is None
+    for serial in (1, 2, 3):
+        save_snapshot(tmp_path, snapshot(serial), write)
     assert len(list(tmp_path.iterdir())) == 2
-    loaded = load_snapshot(tmp_path)
+    loaded = load_snapshot(tmp_path, refuse)
     assert loaded is not None
-    assert (loaded.epoch, loaded.settings) == (3, {"threads": 3, "compile": False})
+    assert (loaded.serial, loaded.epoch, loaded.iterations, loaded.settings) == (3, 2, 5, {"threads": 3, "compile": False})
+    assert (loaded.begun["losses"].tolist(), int(loaded.begun["correct"])) == ([1.0] * 8, 3)
     assert loaded.history == [{"epoch": 1, "loss": 0.25}]
     assert torch.equal(loaded.momentum[1], torch.full((2, 2), 4.0))
     assert torch.equal(loaded.measured["pairs"], loaded.network["w"])
     assert loaded.images.tolist() == [3, 7]
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "empty"])
-def test_a_damaged_snapshot_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
-    for epoch in (1, 2):
-        save_snapshot(tmp_path, snapshot(epoch), write)
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "another form"])
+def test_a_damaged_snapshot_is_named_and_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
+    for serial in (1, 2):
+        save_snapshot(tmp_path, snapshot(serial), write)
     path = tmp_path / "snapshot-0"
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
-    path.write_bytes({"flip": bytes(content), "truncate": bytes(content[:-9]), "empty": b""}[damage])
-    loaded = load_snapshot(tmp_path)
+    other = with_checksum(safetensors.torch.save({"w": torch.ones(1)}, {"values": "{}"}))  # whole, but from another version
+    path.write_bytes({"flip": bytes(content), "truncate": bytes(content[:-9]), "empty": b"", "another form": other}[damage])
+    named: list[Path] = []
+    loaded = load_snapshot(tmp_path, named.append)
     assert loaded is not None
-    assert loaded.epoch == 1
+    assert loaded.serial == 1
+    assert named == [path]
 
 
 def test_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
@@ -69,10 +83,11 @@ def test_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
 
     network, optimiser = fresh()
     train(network, optimiser, 3)
-    save_snapshot(tmp_path, Snapshot(1, 1, [], network.state_dict(), momentum_of(optimiser), {}, torch.zeros(1)), write)
+    state = {"network": network.state_dict(), "momentum": momentum_of(optimiser)}
+    save_snapshot(tmp_path, dataclasses.replace(snapshot(1), **state), write)
     train(network, optimiser, 3)
     resumed, resumed_optimiser = fresh()
-    loaded = load_snapshot(tmp_path)
+    loaded = load_snapshot(tmp_path, refuse)
     assert loaded is not None
     restore(loaded, resumed, resumed_optimiser)
     train(resumed, resumed_optimiser, 3)

@@ -171,7 +171,8 @@ def _run(
 ) -> Experiment:
     import forgetscope
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill is an interruption like Ctrl-C
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.default_int_handler)  # until training takes them over, as Ctrl-C
     return forgetscope.run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
 
 

@@ -28,7 +28,7 @@ def list_sets(as_json: JsonOption = False) -> None:
     here, damaged = [], []
     for name in installed():
         try:
-            here.append((load_data(name), disk_bytes(name)))
+            here.append((load_data(name, verify=False), disk_bytes(name)))
         except DataError as error:  # one damaged set must not hide the others
             damaged.append(str(error))
     known = {name: known.summary for name, known in KNOWN.items() if name not in installed()}

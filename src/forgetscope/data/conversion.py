@@ -7,7 +7,6 @@ instead of a crash.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from forgetscope.data.images import FILES, MANIFEST, pixel_digest
+from forgetscope.data.images import FILES, MANIFEST, file_digest, manifest_bytes, pixel_digest
 from forgetscope.data.sources import Chunk, Fit, Source, Split, decode, resize
 from forgetscope.errors import DataError
 from forgetscope.files import cannot_write, sync_folder, write_durably
@@ -209,8 +208,9 @@ def _write_manifest(building: Path, source: Source, conversion: Conversion, coun
         "std": std,
         "augmentation": conversion.augmentation(arrays["train_images"].shape[1]).model_dump(),
         "origin": source.origin,
+        "files": {file: file_digest(building / f"{file}.npy") for file in FILES},
     }
-    write_durably(building / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode())
+    write_durably(building / MANIFEST, manifest_bytes(manifest))
 
 
 def _channel_statistics(counts: NDArray[np.int64]) -> tuple[list[float], list[float]]:

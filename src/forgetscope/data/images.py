@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from forgetscope.errors import DataError
+from forgetscope.errors import DamagedData
 from forgetscope.spec import AugmentationSpec
 
 MANIFEST = "manifest.json"
@@ -53,10 +54,13 @@ class DataSet:
         return f"DataSet({self.name!r}, {len(self.classes)} classes, {images}, {self.shape[0]}x{self.shape[1]})"
 
 
-def open_data(folder: Path, image_size: int | None = None) -> DataSet:
-    """Map a converted data set; nothing is copied, whatever its size."""
+def open_data(folder: Path, image_size: int | None = None, *, verify: bool = True) -> DataSet:
+    """Map a converted data set; nothing is copied, whatever its size. `verify` reads it once, to see that it is whole."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = _read_manifest(folder)
+        for file in FILES if verify else ():
+            if file_digest(folder / f"{file}.npy") != manifest["files"][file]:
+                raise ValueError(f"{file}.npy does not match its checksum")
         arrays = {file: np.load(folder / f"{file}.npy", mmap_mode="r", allow_pickle=False) for file in FILES}
         return DataSet(
             name=manifest["name"],
@@ -71,7 +75,28 @@ def open_data(folder: Path, image_size: int | None = None) -> DataSet:
             image_size=image_size,
         )
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise DataError(f"The data set in {folder} is damaged ({error}). Delete that folder and make it again.") from None
+        raise DamagedData(f"The data set in {folder} is damaged ({error}). Delete that folder and make it again.") from None
+
+
+def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
+    """A manifest as it is written: with a checksum of all the rest."""
+    return json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1, ensure_ascii=False).encode()
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    if manifest.pop("checksum", None) != _checksum(manifest):
+        raise ValueError(f"{MANIFEST} does not match its checksum")
+    return manifest
+
+
+def _checksum(manifest: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def pixel_digest(arrays: Iterable[tuple[str, NDArray[np.generic]]]) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +25,8 @@ from forgetscope.data.readers.cifar100 import read_cifar100
 from forgetscope.data.readers.folders import from_arrays, read_folders, read_npz
 from forgetscope.data.readers.tiny_imagenet import read_tiny_imagenet
 from forgetscope.data.sources import Fit, Source, Split
-from forgetscope.errors import DataError
-from forgetscope.files import locked
+from forgetscope.errors import DamagedData, DataError
+from forgetscope.files import locked, put_aside
 from forgetscope.spec import AugmentationSpec, nearest
 
 Note = Callable[[str], None]
@@ -68,8 +69,10 @@ def cache_folder() -> Path:
     return Path(override) if override else user_cache_path("forgetscope", appauthor=False)
 
 
-def load_data(name: str, image_size: int | None = None, note: Note = lambda text: None) -> DataSet:
-    """Open a data set. Glyphs, and other sizes of a data set, are made the first time; `note` is told of it."""
+def load_data(name: str, image_size: int | None = None, note: Note = lambda text: None, *, verify: bool = True) -> DataSet:
+    """Open a data set. Glyphs, and other sizes of a data set, are made the first time; `note` is told of it.
+
+    `verify` reads every file once to see that it is whole; what is damaged and can be made again here, is."""
     if name == "glyphs":
         return _glyphs(image_size, note)
     folder = _folder(name)
@@ -79,7 +82,7 @@ def load_data(name: str, image_size: int | None = None, note: Note = lambda text
             f"Get it with `forgetscope data get {name}`." if name in KNOWN else nearest(name, sorted({*here, *KNOWN})).strip()
         )
         raise DataError(f"There is no data set {name!r}. {remedy}")
-    data = open_data(folder)
+    data = open_data(folder, verify=verify)
     return data if image_size is None or data.shape == (image_size, image_size) else _other_size(data, image_size, note)
 
 
@@ -196,7 +199,8 @@ def recorded_strips(recorded: Mapping[str, object], classes: Iterable[int]) -> d
 def _glyphs(image_size: int | None, note: Note) -> DataSet:
     size = image_size or glyphs.DEFAULT_SIZE
     folder = cache_folder() / f"glyphs-v{glyphs.VERSION}@{size}px"
-    if not (folder / MANIFEST).is_file():
+
+    def make() -> None:
         note(f"Drawing the glyphs ({size} x {size} pixels), once")
         splits = [Split(labels, images) for images, labels in glyphs.render_both(size)]
         source = Source("drawn", glyphs.CLASS_NAMES, splits[0], splits[1], glyphs.CLASS_SCRIPTS)
@@ -206,19 +210,40 @@ def _glyphs(image_size: int | None, note: Note) -> DataSet:
             Conversion("glyphs", lambda side: AugmentationSpec(crop=max(1, side // 16), brightness=BRIGHTNESS)),
             note,
         )
-    return open_data(folder, image_size)
+
+    return _made(folder, image_size, note, make)
 
 
 def _other_size(data: DataSet, size: int, note: Note) -> DataSet:
     """A resized copy, made once. Its folder names the digest of what it is a copy of: a replaced data set gets another."""
     folder = cache_folder() / f"{data.name}@{size}px-{data.digest[:8]}"
-    if not (folder / MANIFEST).is_file():
+
+    def make() -> None:
         note(f"Resizing {data.name} to {size} x {size} pixels, once")
         splits = [Split(np.asarray(part.labels), part.images) for part in (data.train, data.test)]
         source = Source(f"{data.name}, resized", data.classes, splits[0], splits[1], data.superclasses)
         augmentation = _photographs if data.augmentation.flip else _own_images
         _make(folder, source, Conversion(data.name, augmentation, size), note)
-    return open_data(folder, size)
+
+    return _made(folder, size, note, make)
+
+
+def _made(folder: Path, image_size: int | None, note: Note, make: Callable[[], None]) -> DataSet:
+    """Open what was made before, or make it. What is damaged is put aside and made again."""
+    if not (folder / MANIFEST).is_file():
+        make()
+    try:
+        return open_data(folder, image_size)
+    except DamagedData as damage:
+        with _lock(folder, note, lambda: False):
+            try:
+                return open_data(folder, image_size)  # another process may have made it again meanwhile
+            except DamagedData:
+                if folder.exists():
+                    aside = put_aside(folder, folder.parent / "quarantine", folder.name)
+                    note(f"{str(damage).removesuffix(' Delete that folder and make it again.')} Moved to {aside}.")
+    make()
+    return open_data(folder, image_size)
 
 
 def _convert(source: Source, conversion: Conversion, workers: int, progress: Progress | None, note: Note) -> None:
@@ -239,11 +264,14 @@ def _make(
     def done() -> bool:
         return (folder / MANIFEST).is_file()
 
-    with locked(
-        folder.parent / f".{folder.name}.lock", lambda: note(f"Another process is making {folder.name}; waiting for it."), done
-    ):
+    with _lock(folder, note, done):
         if not done():
             convert(source, folder, conversion, workers=workers, progress=partial(progress or _silence, "images"))
+
+
+def _lock(folder: Path, note: Note, done: Callable[[], bool]) -> AbstractContextManager[None]:
+    waiting = f"Another process is making {folder.name}; waiting for it."
+    return locked(folder.parent / f".{folder.name}.lock", lambda: note(waiting), done)
 
 
 def _silence(what: str, done: int, total: int) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from forgetscope.data.images import DataSet
@@ -11,6 +11,7 @@ from forgetscope.data.library import load_data
 from forgetscope.errors import DamagedStep, Diverged
 from forgetscope.experiment.settings import Settings, check_precision, choose_settings
 from forgetscope.experiment.step import run_step
+from forgetscope.experiment.stopping import Stop
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.plugins import source_digest
 from forgetscope.learning.rsgd import EpochEnd
@@ -69,10 +70,12 @@ def run_experiment(
     channels_last: bool = True,
     compile: bool = False,
     progress: Progress | None = None,
+    stop: Stop | None = None,
 ) -> Plan:
     """Run every step that the store lacks. A damaged step is moved to quarantine and recomputed.
 
-    A step that diverges is kept as such and ends the experiment: Diverged, each time that this is run."""
+    A step that diverges is kept as such and ends the experiment: Diverged, each time that this is run. A `stop` that is asked
+    for is Interrupted, with everything saved."""
     progress = progress or Silence()
     settings = choose_settings(device, threads, channels_last=channels_last, compile=compile)
     build_network(spec.network, 1, None)  # an unknown network must not wait for the data
@@ -90,7 +93,7 @@ def run_experiment(
         else:
             progress.step_started(step)
             _say_if_environments_differ(parent, settings, progress)
-            parent = _run_locked(step, parent, plan.data, store, settings, progress)
+            parent = _run_locked(step, parent, plan.data, store, settings, progress, stop)
             progress.step_ended(step, parent)
         if parent.divergence is not None:
             raise Diverged(_how_it_diverged(parent))
@@ -98,13 +101,19 @@ def run_experiment(
 
 
 def make_plan(specs: Sequence[StepSpec], data: DataSet, store: Store, note: Callable[[str], None]) -> Plan:
-    """Identify the steps and see which are there. Damaged ones are quarantined, so they are not."""
+    """Identify the steps and see which are there. Damaged ones are quarantined, so they are not.
+
+    A step whose state was freed is done again if the next one has to start from it."""
     steps, parent, past = [], None, 0
     for step in specs:
         id = step_id(parent, step, data.digest)
         work = _work(step, past, len(data.train.labels) / len(data.classes))
         steps.append(PlannedStep(id, step, _is_done(store, id, note), work))
         parent, past = id, past + len(step.classes)
+    for i in reversed(range(len(steps) - 1)):
+        if steps[i].done and not steps[i + 1].done and store.step(steps[i].id).state_freed:
+            note(f"The state of step {steps[i].spec.step} was freed and is needed again; recomputing it.")
+            steps[i] = replace(steps[i], done=False)
     return Plan(tuple(steps), data)
 
 
@@ -120,10 +129,18 @@ def _is_done(store: Store, id: str, note: Callable[[str], None]) -> bool:
         return False
     try:
         store.step(id).verify()
-    except DamagedStep as damage:
-        note(f"{str(damage).split('. ')[0]}. Moved to {store.quarantine(id)}; computing it again.")
-        return False
-    return True
+        return True
+    except DamagedStep:
+        pass
+    with store.lock(id, lambda: note(f"Another process is working on step {id[:8]}; waiting for it.")):
+        try:
+            if id in store:
+                store.step(id).verify()  # another process may have replaced it meanwhile
+            return id in store
+        except DamagedStep as damage:
+            aside = store.quarantine(store.step(id).folder)
+            note(f"{str(damage).split('. ')[0]}. Moved to {aside}; computing it again.")
+            return False
 
 
 def _work(step: StepSpec, past_classes: int, images_per_class: float) -> float:
@@ -136,13 +153,35 @@ def _work(step: StepSpec, past_classes: int, images_per_class: float) -> float:
 
 
 def _run_locked(
-    step: PlannedStep, parent: StoredStep | None, data: DataSet, store: Store, settings: Settings, progress: Progress
+    step: PlannedStep,
+    parent: StoredStep | None,
+    data: DataSet,
+    store: Store,
+    settings: Settings,
+    progress: Progress,
+    stop: Stop | None,
 ) -> StoredStep:
     waiting = f"Another process is running step {step.spec.step} ({step.id[:8]}); waiting for it."
     with store.lock(step.id, lambda: progress.note(waiting)):
-        if step.id in store:  # it finished while we waited
-            return store.step(step.id)
-        return run_step(step.id, parent, step.spec, data, store, settings, lambda end: progress.epoch_ended(step, end))
+        there = store.step(step.id) if step.id in store else None
+        if there is not None and not there.state_freed:  # it finished while we waited
+            return there
+        made = run_step(
+            step.id,
+            parent,
+            step.spec,
+            data,
+            store,
+            settings,
+            on_epoch=lambda end: progress.epoch_ended(step, end),
+            note=progress.note,
+            stop=stop,
+        )
+        if there is not None and made.manifest != there.manifest:
+            progress.note(
+                f"Step {step.spec.step} has other last bits than before; what it was is in {store.path / 'quarantine'}."
+            )
+        return made
 
 
 def _how_it_diverged(step: StoredStep) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from forgetscope.data.images import DataSet
+from forgetscope.experiment.course import Course, Saver
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare
 from forgetscope.experiment.settings import Settings
+from forgetscope.experiment.stopping import Stop
 from forgetscope.experiment.tables import (
     ClassFacts,
     Measured,
@@ -26,25 +27,14 @@ from forgetscope.experiment.tables import (
     probes_table,
     rehearsal_table,
 )
-from forgetscope.files import replace_durably
+from forgetscope.files import replace_durably, told
 from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, train_step
-from forgetscope.learning.snapshots import Snapshot, load_snapshot, momentum_of, restore, save_snapshot
+from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore
 from forgetscope.measuring.probe import Probe
 from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, parquet_bytes
 
 EVALUATION_BATCH = 500
-
-
-@dataclass
-class Course:
-    """What training leaves behind, up to the last epoch; a snapshot holds all of it."""
-
-    image_history: torch.Tensor
-    measured: Measured = field(default_factory=Measured)
-    history: list[dict[str, float]] = field(default_factory=list)  # loss and accuracy per epoch
-    probe_seconds: float = 0.0
-    divergence: Divergence | None = None
 
 
 def run_step(
@@ -55,17 +45,23 @@ def run_step(
     store: Store,
     settings: Settings,
     on_epoch: Callable[[EpochEnd], None],
+    note: Callable[[str], None] = lambda text: None,
+    stop: Stop | None = None,
 ) -> StoredStep:
     """Train, measure and commit one step; goes on from its snapshot if there is one, with the settings recorded there."""
     started = time.monotonic()
-    working = store.working(id)
-    working.mkdir(exist_ok=True)
-    snapshot = load_snapshot(working)
+    working, stop = store.working(id), stop or Stop()
+    with told(working):
+        working.mkdir(exist_ok=True)
+    snapshot = load_snapshot(working, lambda path: note(f"{path} is damaged. Moved to {store.quarantine(path)}."))
     if snapshot is not None:
         settings = settings.continuing(snapshot.settings)
+    elif parent is not None:
+        replace_durably(working / "parent", parent.id.encode())  # whoever tidies up keeps the state that we start from
     with settings.applied():
         step = prepare(parent, spec, data, settings)
-        course = _train(step, working, snapshot, settings, on_epoch)
+        with stop.deferred():
+            course = _train(step, working, snapshot, settings, stop, on_epoch)
         results = _results(step, course) if course.divergence is None else _remains(step, course, course.divergence)
     record = StepRecord(
         id=id,
@@ -112,7 +108,12 @@ def _tables_so_far(step: Prepared, course: Course) -> dict[str, pa.Table]:
 
 
 def _train(
-    step: Prepared, working: Path, snapshot: Snapshot | None, settings: Settings, on_epoch: Callable[[EpochEnd], None]
+    step: Prepared,
+    working: Path,
+    snapshot: Snapshot | None,
+    settings: Settings,
+    stop: Stop,
+    on_epoch: Callable[[EpochEnd], None],
 ) -> Course:
     """Train from the start or from the snapshot, with a probe and a new snapshot after each epoch."""
     spec, network = step.spec, step.network
@@ -122,7 +123,8 @@ def _train(
         restore(snapshot, network, optimiser)
         course.measured, course.history = Measured.from_tensors(snapshot.measured), snapshot.history
         course.image_history.copy_(snapshot.images)
-    probe = _make_probe(step)
+    saver = Saver(working, settings, stop, network, optimiser, course, snapshot)
+    probe = _make_probe(step, saver.look_up)
 
     def measure(iteration: int) -> None:
         if probe is not None:
@@ -144,34 +146,34 @@ def _train(
         step.streams,
         course.image_history,
         epochs_done=snapshot.epoch if snapshot else 0,
+        begun=saver.so_far,
         forward=torch.compile(network) if settings.compile else network,
+        on_iteration=saver.iteration_ended,
     ):
         if isinstance(end, Divergence):
             course.divergence = end
             break
         if _is_probed(spec, end.epoch):
             measure(end.iteration)
-        course.history.append({"epoch": end.epoch, "loss": end.loss, "accuracy": end.accuracy})
-        state = network.state_dict(), momentum_of(optimiser), course.measured.tensors(), course.image_history
-        save_snapshot(working, Snapshot(end.epoch, settings.recorded(), course.history, *state), replace_durably)
+        saver.epoch_ended(end)
         on_epoch(end)
     return course
 
 
-def _make_probe(step: Prepared) -> Probe | None:
+def _make_probe(step: Prepared, look_up: Callable[[], None]) -> Probe | None:
+    """`look_up` is called before each batch: a probe may take minutes, and somebody may want it to stop."""
     if step.spec.rehearsal is None or step.spec.rehearsal.probe_every == 0:
         return None
     full = step.full_past()
     rehearsed = np.concatenate([np.isin(step.images_of[label], step.rehearsal[label]) for label in step.past])
-    return Probe(
-        full.images,
-        full.nodes,
-        torch.from_numpy(rehearsed),
-        step.new_set.images,
-        step.new_set.nodes,
-        step.spec.rehearsal.alpha,
-        prepare=lambda images: step.normalise(images.float() / 255),
-    )
+
+    def inputs(images: torch.Tensor) -> torch.Tensor:
+        look_up()
+        return step.normalise(images.float() / 255)
+
+    marks = torch.from_numpy(rehearsed)
+    new, alpha = step.new_set, step.spec.rehearsal.alpha
+    return Probe(full.images, full.nodes, marks, new.images, new.nodes, alpha, prepare=inputs)
 
 
 def _is_probed(spec: StepSpec, epoch: int) -> bool:

@@ -231,7 +231,7 @@ def _import_step(store: Store, id: str, source: _Source, result: Imported) -> No
         source.write(folder)
         _refuse_unless_whole(StoredStep(folder), id, store)
         if id in store:
-            result.quarantined.append(store.quarantine(id))
+            result.quarantined.append(store.quarantine(store.step(id).folder))
 
     try:
         # Whoever builds a commit holds the step's lock, or `gc` would take it for a leftover. If another process holds

@@ -55,6 +55,16 @@ class EpochEnd:
     accuracy: float
 
 
+@dataclass
+class EpochSoFar:
+    """An epoch (counted from 0) that is under way: iterations done, and what they left on the device."""
+
+    epoch: int
+    done: int
+    losses: Tensor  # float32 [iterations of the epoch]
+    correct: Tensor  # int64 [], correct predictions
+
+
 @dataclass(frozen=True)
 class Divergence:
     """The first loss that was not a finite number, and when; epoch and iteration count from 1."""
@@ -99,13 +109,17 @@ def train_step(
     alpha: float,
     streams: Streams,
     history: Tensor | None = None,
+    *,
     epochs_done: int = 0,
+    begun: EpochSoFar | None = None,
     forward: Callable[[Tensor], Tensor] | None = None,
+    on_iteration: Callable[[EpochSoFar], None] = lambda so_far: None,
 ) -> Iterator[EpochEnd | Divergence]:
     """Train in place, yielding after each epoch; a divergence is the last thing. A first step has no rehearsal set and alpha 0.
 
     history [new images], int16 on the device, is kept up to date: 2 x lost predictions + 1 if the last one was correct.
-    `epochs_done` continues a step from its snapshot. `forward` stands in for the network's own, for example compiled.
+    `epochs_done` continues a step from its snapshot, and `begun` in the middle of the epoch after these. `on_iteration` may
+    stop the training by raising. `forward` stands in for the network's own, for example compiled.
 
     Within an epoch nothing is read back from the device, so a GPU is never waited for; losses are read when it ends.
     """
@@ -116,11 +130,14 @@ def train_step(
             group["lr"] = learning_rate_at(epoch, training)
         batches = _batches(new, rehearsal, training, alpha, streams, epoch)
         draws = draw(training.augmentation, len(batches), training.batch, streams, epoch, device)
-        losses = torch.zeros(len(batches), device=device)
-        correct = torch.zeros((), dtype=torch.int64, device=device)
-        seen = 0
+        so_far = begun or EpochSoFar(
+            epoch, 0, torch.zeros(len(batches), device=device), torch.zeros((), dtype=torch.int64, device=device)
+        )
+        begun = None
         network.train()
         for i, (new_positions, rehearsal_positions) in enumerate(batches):
+            if i < so_far.done:
+                continue
             images, nodes = new.images[new_positions], new.nodes[new_positions]
             if rehearsal is not None:
                 images = torch.cat([images, rehearsal.images[rehearsal_positions]])
@@ -132,18 +149,20 @@ def train_step(
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-            losses[i] = loss.detach()
+            so_far.losses[i] = loss.detach()
             right = logits.detach().argmax(dim=1) == nodes
-            correct += right.sum()
-            seen += len(nodes)
+            so_far.correct += right.sum()
             note_predictions(history, new_positions, right[: len(new_positions)])
-        final = losses.double().cpu()
+            so_far.done = i + 1
+            on_iteration(so_far)
+        final = so_far.losses.double().cpu()
         broken = torch.nonzero(~torch.isfinite(final))
         if len(broken):
             first = int(broken[0])
             yield Divergence(epoch + 1, epoch * len(batches) + first + 1, float(final[first]))
             return
-        yield EpochEnd(epoch + 1, (epoch + 1) * len(batches), float(final.mean()), float(correct) / seen)
+        seen = sum(len(positions) for batch in batches for positions in batch)
+        yield EpochEnd(epoch + 1, (epoch + 1) * len(batches), float(final.mean()), float(so_far.correct) / seen)
 
 
 def _precision(training: TrainingSpec, device: torch.device) -> AbstractContextManager[object]:

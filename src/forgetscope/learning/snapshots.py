@@ -1,4 +1,4 @@
-"""Snapshots: the state of a step after an epoch, from which it can go on bit for bit.
+"""Snapshots: the state of a step between two iterations, from which it can go on bit for bit.
 
 Two files take turns, each led by its own SHA-256: whatever instant a process dies at, one whole snapshot is left.
 """
@@ -23,15 +23,23 @@ Writer = Callable[[Path, bytes], None]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """After `epoch` epochs; `measured` are the probes so far, `history` the epochs' losses, `settings` what to go on with."""
+    """After `epoch` whole epochs and `iterations` of the next.
 
+    `measured` are the probes so far, `history` the whole epochs' losses, `settings` what to go on with."""
+
+    serial: int  # counts the snapshots of a step: the latest has the highest
     epoch: int
+    iterations: int
     settings: dict[str, Any]
     history: list[dict[str, float]]
     network: dict[str, Tensor]
     momentum: list[Tensor]
     measured: dict[str, Tensor]
+    begun: dict[str, Tensor]  # losses and correct predictions of the epoch that is under way
     images: Tensor  # int16, the history of each new image
+
+
+VALUES = ("serial", "epoch", "iterations", "settings", "history")
 
 
 def momentum_of(optimiser: torch.optim.SGD) -> list[Tensor]:
@@ -50,30 +58,33 @@ def restore(snapshot: Snapshot, network: nn.Module, optimiser: torch.optim.SGD) 
 
 def save_snapshot(folder: Path, snapshot: Snapshot, write: Writer) -> None:
     """Replace the older of the two files; `write` must be atomic."""
-    tensors = {f"network.{name}": tensor for name, tensor in snapshot.network.items()}
+    tensors = {"images": snapshot.images}
     tensors |= {f"momentum.{i}": buffer for i, buffer in enumerate(snapshot.momentum)}
-    tensors |= {f"measured.{name}": tensor for name, tensor in snapshot.measured.items()}
-    tensors["images"] = snapshot.images
+    for prefix in ("network", "measured", "begun"):
+        tensors |= {f"{prefix}.{name}": tensor for name, tensor in getattr(snapshot, prefix).items()}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    values = {"epoch": snapshot.epoch, "settings": snapshot.settings, "history": snapshot.history}
+    values = {name: getattr(snapshot, name) for name in VALUES}
     body = safetensors.torch.save(tensors, {"values": json.dumps(values)})
-    write(folder / f"snapshot-{snapshot.epoch % 2}", with_checksum(body))
+    write(folder / f"snapshot-{snapshot.serial % 2}", with_checksum(body))
 
 
-def load_snapshot(folder: Path) -> Snapshot | None:
-    """The latest whole snapshot in a working folder, or None."""
-    found = [snapshot for turn in (0, 1) if (snapshot := _load(folder / f"snapshot-{turn}")) is not None]
-    return max(found, key=lambda snapshot: snapshot.epoch, default=None)
+def load_snapshot(folder: Path, damaged: Callable[[Path], None]) -> Snapshot | None:
+    """The latest whole snapshot in a working folder, or None; `damaged` is told of each file that is not whole."""
+    found = []
+    for path in (folder / "snapshot-0", folder / "snapshot-1"):
+        try:
+            found.append(_load(path.read_bytes()))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
+            damaged(path)  # the other file, or the start of the step, takes over
+    return max(found, key=lambda snapshot: snapshot.serial, default=None)
 
 
-def _load(path: Path) -> Snapshot | None:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
+def _load(content: bytes) -> Snapshot:
     body = without_checksum(content)
     if body is None:
-        return None  # the other file, or the start of the step, takes over
+        raise ValueError("the checksum does not match")
     tensors = safetensors.torch.load(body)
     length = int.from_bytes(body[:8], "little")
     values = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["values"])
@@ -83,9 +94,10 @@ def _load(path: Path) -> Snapshot | None:
 
     momentum = part("momentum.")
     return Snapshot(
-        **values,
+        **{name: values[name] for name in VALUES},
         network=part("network."),
         momentum=[momentum[str(i)] for i in range(len(momentum))],
         measured=part("measured."),
+        begun=part("begun."),
         images=tensors["images"],
     )

@@ -1,0 +1,96 @@
+"""What a step's training leaves behind on its way, and when that is saved."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from forgetscope.errors import Interrupted
+from forgetscope.experiment.settings import Settings
+from forgetscope.experiment.stopping import Stop
+from forgetscope.experiment.tables import Measured
+from forgetscope.files import replace_durably
+from forgetscope.learning.rsgd import Divergence, EpochEnd, EpochSoFar
+from forgetscope.learning.snapshots import Snapshot, momentum_of, save_snapshot
+
+SAVE_SECONDS = 300.0  # the longest stretch of training without a snapshot
+
+
+@dataclass
+class Course:
+    """Up to the last epoch that came to its end; a snapshot holds all of it."""
+
+    image_history: Tensor
+    measured: Measured = field(default_factory=Measured)
+    history: list[dict[str, float]] = field(default_factory=list)  # loss and accuracy per epoch
+    probe_seconds: float = 0.0
+    divergence: Divergence | None = None
+
+
+class Saver:
+    """Saves a snapshot after each epoch, every few minutes within one, and when a stop is asked for: then it also stops."""
+
+    def __init__(
+        self,
+        working: Path,
+        settings: Settings,
+        stop: Stop,
+        network: nn.Module,
+        optimiser: torch.optim.SGD,
+        course: Course,
+        last: Snapshot | None,
+    ) -> None:
+        self._working, self._settings, self._stop = working, settings, stop
+        self._network, self._optimiser, self._course = network, optimiser, course
+        self._serial = 0 if last is None else last.serial
+        self._saved = time.monotonic()
+        self.so_far: EpochSoFar | None = None  # of the epoch that is under way, or ended and is not measured yet
+        if last is not None and last.begun:
+            device = next(network.parameters()).device
+            losses, correct = (last.begun[name].to(device) for name in ("losses", "correct"))
+            self.so_far = EpochSoFar(last.epoch, last.iterations, losses, correct)
+
+    def iteration_ended(self, so_far: EpochSoFar) -> None:
+        self.so_far = so_far
+        if time.monotonic() - self._saved > SAVE_SECONDS:
+            self._save()
+        self.look_up()
+
+    def epoch_ended(self, end: EpochEnd) -> None:
+        """The epoch has been trained and measured."""
+        self.so_far = None
+        self._course.history.append({"epoch": end.epoch, "loss": end.loss, "accuracy": end.accuracy})
+        self._save()
+
+    def look_up(self) -> None:
+        """Stop here if that is asked for."""
+        if not self._stop.requested:
+            return
+        epochs, done = len(self._course.history), 0 if self.so_far is None else self.so_far.done
+        where = "before training began"
+        if self._serial or self.so_far is not None:
+            self._save()
+            where = f"after {epochs} epochs and {done} iterations"
+        raise Interrupted(f"Stopped and saved {where}. Run the same command again to continue.")
+
+    def _save(self) -> None:
+        so_far, course = self.so_far, self._course
+        self._serial += 1
+        snapshot = Snapshot(
+            serial=self._serial,
+            epoch=len(course.history),
+            iterations=0 if so_far is None else so_far.done,
+            settings=self._settings.recorded(),
+            history=course.history,
+            network=self._network.state_dict(),
+            momentum=momentum_of(self._optimiser),
+            measured=course.measured.tensors(),
+            begun={} if so_far is None else {"losses": so_far.losses, "correct": so_far.correct},
+            images=course.image_history,
+        )
+        save_snapshot(self._working, snapshot, replace_durably)
+        self._saved = time.monotonic()
