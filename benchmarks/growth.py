@@ -59,7 +59,7 @@ def classes() -> None:
 
     parts = {str(count): sides(count) for count in CLASSES}
     everything, combining = ({name: part[i] for name, part in parts.items()} for i in (0, 1))
-    show("from features to coefficients and pairs, classes of 500 images", CLASSES, Rounds(everything, 5))
+    show("from features to coefficients and pairs, classes of 500 images", CLASSES, Rounds(everything, 11))
     show("of it, coefficients and pairs from the sums, classes", CLASSES, Rounds(combining, 15))
 
 

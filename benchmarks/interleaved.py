@@ -1,8 +1,13 @@
-"""Timing several sides of a comparison in turns: what disturbs a machine then disturbs them all."""
+"""Timing several sides of a comparison in turns: what disturbs a machine then disturbs them all.
+
+A side may live in a process of its own, as it would in use: sides that share a process share its heap and disturb each other.
+"""
 
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -11,6 +16,32 @@ def seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+class Remote:
+    """One side in a process of its own: `python SCRIPT ARGUMENTS`, which must call `serve`."""
+
+    def __init__(self, script: str, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, script, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __call__(self) -> str:
+        """Run it once and wait; what it has to say."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"{self._process.args} ended with {self._process.wait()}")
+        return answer.strip()
+
+
+def serve(work: Callable[[], object]) -> None:
+    """Run the work once for each line of standard input, and answer with a line when it is done."""
+    for _ in sys.stdin:
+        print(work(), flush=True)
 
 
 class Rounds:

@@ -18,7 +18,7 @@ from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
 SPEC = RunSpec(dataset="cifar100", image_size=16, sequence=((0, 1), (2, 3)), retention=0.1, epochs=170)
-SHOWN = (10, 40, 80, 120, 160, 170)
+SHOWN = (2, 5, 10, 20, 40, 60, 80, 100, 120, 140, 160, 170)
 
 
 class Watches(Silence):

@@ -184,7 +184,8 @@ class _Block(nn.Module):
         self.padding = channels - channels_in
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.second(F.relu(self.first(x), inplace=True)) + self._shortcut(x), inplace=True)
+        # In place, where no backward pass needs what is overwritten: fresh memory costs as much as the arithmetic on it.
+        return self.second(F.relu(self.first(x), inplace=True)).add_(self._shortcut(x)).relu_()  # type: ignore[no-any-return]
 
     def _shortcut(self, x: Tensor) -> Tensor:
         if self.projection is not None:
