@@ -19,6 +19,7 @@ from torture.faults import Faults, Page, count_iterations, install
 IMPORTS = (
     "forgetscope",  # first: it decides how the threads of torch wait
     "torch",
+    "torch._dynamo.aot_compile",  # the first optimiser imports it otherwise, which takes longer than all the training
     "pandas",
     "duckdb",
     "pyarrow.parquet",
