@@ -26,14 +26,16 @@ check: lint test
 torture: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m torture $(ONLY)
 
-# Each script prints a ratio of two things measured in one run. CIFAR=FOLDER names CIFAR-100 as Parquet for those that need it.
+# Each script prints ratios of things measured in one run, on real images: CIFAR=FOLDER-OR-ARCHIVE names CIFAR-100 if it is not
+# in the cache yet. About half an hour; one of them: make benchmarks ONLY=probe.
+BENCHMARKS := training probe growth memory threads options augmentation breakdown
+
 benchmarks: $(VENV)/.dev
-	$(BIN)/python benchmarks/augmentation.py
 ifdef CIFAR
+	$(BIN)/forgetscope data get cifar100 --from $(CIFAR)
 	$(BIN)/python benchmarks/conversion.py $(CIFAR)
-else
-	@echo "make benchmarks CIFAR=FOLDER-WITH-PARQUET also times the conversion of CIFAR-100."
 endif
+	for script in $(or $(ONLY),$(BENCHMARKS)); do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -47,7 +47,7 @@ def classes() -> None:
         new, image = torch.arange(count - NEW, count), torch.zeros(1, 1)
         probe = Probe(image.expand(len(past), 1), past, torch.arange(count - NEW), image.expand(NEW, 1), new)
         sums, logits = GradientSums(2 * count - NEW, count, WIDTH), features @ features[:count].T
-        labels = torch.arange(count).repeat_interleave(CHUNK // 4)  # classes lie one after the other, as in a run
+        labels = torch.arange(count).repeat_interleave(CHUNK // 2)  # classes lie one after the other, as in a run
 
         def everything() -> None:
             for part in torch.split(labels, CHUNK):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from forgetscope.allocation import keep_memory
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
 from forgetscope.experiment.preparation import training_set
@@ -71,6 +72,9 @@ def side(network: str, name: str) -> Callable[[], object]:
     """Answers a probe with the seconds that its coefficients took."""
     dataset, images = NETWORKS[network]
     probe, sides = sides_of(load_data(dataset), network, images)
+
+    if name == "probe":
+        keep_memory()  # as the command line does
 
     def run() -> float:
         sides[name]()

@@ -3,7 +3,7 @@
     python benchmarks/training.py
 
 A loop does nothing but forward, backward and optimiser step on one batch of ready-made float tensors. The channels-last loop
-has all that we use ourselves: layout, fused optimiser, operations in place. The default-layout loop is as usually written: the
+has all that we use in training: layout, fused optimiser, operations in place. The default-layout loop is as usual: the
 default layout, `torch.optim.SGD` as it is, `relu(f(x) + x)`. ResNet-32 on CIFAR-100 (`forgetscope data get cifar100`) and the
 demo's network on glyphs; batch 128, one thread, each side in a process of its own.
 """
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from forgetscope.allocation import keep_memory
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
 from forgetscope.experiment.preparation import training_set
@@ -77,6 +78,7 @@ def side(network: str, name: str) -> Callable[[], object]:
     data = load_data(dataset)
     step, iterations = rehearsal_step(data, network, images)
     if name == "step":
+        keep_memory()  # as the command line does
         return step
     if name == "channels-last":
         return bare_loop(data, network, iterations, torch.channels_last, fused=True)

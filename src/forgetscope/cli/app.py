@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forgetscope.allocation import keep_memory
 from forgetscope.cli import data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.console import echo, guarded, print_json, print_view
@@ -173,6 +174,7 @@ def _run(
 
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.default_int_handler)  # until training takes them over, as Ctrl-C
+    keep_memory()
     return forgetscope.run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
 
 

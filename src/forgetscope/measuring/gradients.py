@@ -23,7 +23,8 @@ class GradientSums:
     def add(self, features: Tensor, logits: Tensor, labels: Tensor, groups: Tensor) -> None:
         """features [n, d], logits [n, k], labels [n] = head nodes, groups [n]: where each image counts."""
         logits = logits.double()
-        residual = loss_residual(logits, labels)
+        total = torch.logsumexp(logits, dim=1)
+        residual = _residual(torch.exp(logits - total[:, None]), labels)
         inputs = torch.cat([features.double(), torch.ones_like(residual[:, :1])], dim=1)
         order = torch.argsort(groups, stable=True)
         present, counts = torch.unique_consecutive(groups[order], return_counts=True)
@@ -32,7 +33,7 @@ class GradientSums:
             images = order[start : start + count]
             self.gradients[group].addmm_(residual[images].T, inputs[images])
             start += count
-        loss = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        loss = total - logits[torch.arange(len(labels)), labels]
         self.lengths.index_add_(0, groups, residual.norm(dim=1) * inputs.norm(dim=1))  # an outer product's norm
         self.losses.index_add_(0, groups, loss)
         self.logits.index_add_(0, groups, logits)
@@ -59,7 +60,11 @@ def loss_residual(logits: Tensor, labels: Tensor) -> Tensor:
 
     The true class's entry is minus the sum of the others: p - 1 would cancel for well-learned images.
     """
-    probabilities = torch.softmax(logits.double(), dim=1)
+    return _residual(torch.softmax(logits.double(), dim=1), labels)
+
+
+def _residual(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """In place."""
     rows = torch.arange(len(labels), device=labels.device)
     probabilities[rows, labels] = 0
     probabilities[rows, labels] = -probabilities.sum(dim=1)

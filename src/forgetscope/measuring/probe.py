@@ -18,7 +18,7 @@ from forgetscope.measuring.coefficients import Coefficients, everywhere, new_int
 from forgetscope.measuring.folding import Features, folded
 from forgetscope.measuring.gradients import GradientSums, rounding_error
 
-CHUNK = 2000  # images whose features are kept at a time; a GPU is waited for once per chunk
+CHUNK = 1000  # images whose features are kept at a time; a GPU is waited for once per chunk
 
 
 @dataclass(frozen=True)
