@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from torture.faults import Faults
-from torture.harness import Bench, Outcome, Progress, demand, digests, silent
+from torture.harness import Bench, Lost, Outcome, Progress, demand, digests, silent
 
 
 def campaign(bench: Bench, n: int, seed: int, progress: Progress = silent, *, runs: int = 10) -> Outcome:
@@ -61,7 +61,7 @@ class _Kinds:
     """Every kind of file that there is, in a store in the middle of its third step, a data cache and an archive."""
 
     def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+        self.bench, self.opened = bench, 0
         self.store = interrupted(bench)
         self.archive = bench.folder / "export.tar"
         bench.launcher.run("store", "export", bench.reference().store, "-o", self.archive).demand(0)
@@ -81,21 +81,29 @@ class _Kinds:
         from forgetscope.housekeeping.verification import verify_store
         from forgetscope.store import Store
 
-        demand(path in [damage.path for damage in verify_store(Store(self.store)).damage], f"{path} is not reported")
+        named = {damage.path for damage in verify_store(Store(self.store)).damage}
+        if path.name == "manifest.json":  # it disagrees with another file of the step: nobody can tell which of them is right
+            named = {found.parent / path.name for found in named}
+        demand(path in named, f"{path} is not reported")
 
     def _noticed_in_cache(self, path: Path, original: bytes) -> None:
-        """An error, or a note and the same data again."""
+        """Opening it is an error; now and then also whether a run would make it again as it was, which takes seconds."""
+        from forgetscope.data.images import open_data
         from forgetscope.data.library import load_data
         from forgetscope.errors import DataError
 
+        try:
+            open_data(path.parent)
+            raise Lost("it was opened")
+        except DataError as error:
+            demand(path.name in str(error), f"the error does not name {path.name}: {error}")
+        self.opened += 1
+        if self.opened % 15 != 1:
+            return
         notes: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FORGETSCOPE_CACHE", str(self.cache))
-            try:
-                load_data("glyphs", 8, notes.append)
-            except DataError as error:
-                demand(path.name in str(error), f"the error does not name {path.name}: {error}")
-                return
+            load_data("glyphs", 8, notes.append)
         demand(any(path.name in note for note in notes), f"no note names {path.name}: {notes}")
         demand(path.read_bytes() == original, "it was not made again as it was")
 
