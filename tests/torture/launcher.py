@@ -6,6 +6,7 @@ one answer per line on standard output: {"start": {...}} -> {"pid": n}; {"wait":
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -21,7 +22,6 @@ IMPORTS = (
     "torch",
     "torch._dynamo.aot_compile",  # the first optimiser imports it otherwise, which takes longer than all the training
     "pandas",
-    "duckdb",
     "pyarrow.parquet",
     "safetensors.torch",
     "scipy.stats",
@@ -41,6 +41,7 @@ IMPORTS = (
 def main() -> None:
     for name in IMPORTS:
         importlib.import_module(name)
+    gc.freeze()  # what is there now is shared by all children, and none of them need look through it
     requests, answers = sys.stdin, os.fdopen(os.dup(1), "w")
     for line in requests:
         request = json.loads(line)
