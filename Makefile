@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test lint check benchmarks format clean
+.PHONY: demo test lint check torture benchmarks format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
@@ -22,16 +22,20 @@ lint: $(VENV)/.dev
 
 check: lint test
 
+# The fault campaigns at full size, a few hours; ONLY=crashes runs one row, ONLY="crowds space" two.
+torture: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m torture $(ONLY)
+
 # Each script prints ratios of things measured in one run, on real images: CIFAR=FOLDER-OR-ARCHIVE names CIFAR-100 if it is not
 # in the cache yet. About half an hour; one of them: make benchmarks ONLY=probe.
-ONLY ?= training probe growth memory threads options augmentation breakdown
+BENCHMARKS := training probe growth memory threads options augmentation breakdown
 
 benchmarks: $(VENV)/.dev
 ifdef CIFAR
 	$(BIN)/forgetscope data get cifar100 --from $(CIFAR)
 	$(BIN)/python benchmarks/conversion.py $(CIFAR)
 endif
-	for script in $(ONLY); do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
+	for script in $(or $(ONLY),$(BENCHMARKS)); do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -156,7 +156,7 @@ class StoredStep:
             content = (self.folder / name).read_bytes()
         except OSError as error:
             raise self._damaged(name, error.strerror or str(error)) from None
-        if hashlib.sha256(content).hexdigest() != expected.get("sha256"):
+        if len(content) != expected["size"] or hashlib.sha256(content).hexdigest() != expected["sha256"]:
             raise self._damaged(name, f"{len(content)} bytes that do not match the checksum")
         return content
 

@@ -12,7 +12,7 @@ from forgetscope.allocation import keep_memory
 from forgetscope.cli import data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.console import echo, guarded, print_json, print_view
-from forgetscope.errors import SpecError
+from forgetscope.errors import Interrupted, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment
@@ -171,11 +171,17 @@ def _run(
     spec: RunSpec, store: Path, *, device: str, threads: int | None, channels_last: bool = True, compile: bool = False
 ) -> Experiment:
     import forgetscope
+    from forgetscope.experiment.stopping import SIGNALS
 
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.default_int_handler)  # until training takes them over, as Ctrl-C
     keep_memory()
-    return forgetscope.run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
+    try:
+        return forgetscope.run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
+    except (Interrupted, KeyboardInterrupt):
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # it is being done; one more would only break the farewell
+        raise
 
 
 def _overrides(settings: list[str] | None) -> dict[str, object]:

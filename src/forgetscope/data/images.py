@@ -84,7 +84,10 @@ def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{MANIFEST}: {error}") from None
     if manifest.pop("checksum", None) != _checksum(manifest):
         raise ValueError(f"{MANIFEST} does not match its checksum")
     return manifest

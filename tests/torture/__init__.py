@@ -1,0 +1,10 @@
+"""Fault campaigns: the real command line is killed, torn, starved and crowded, and must end in the same bytes as if nothing
+had happened.
+
+    launcher.py   a warm process that forks one `forgetscope` command after another
+    faults.py     what a command is made to suffer: crashes, errors, a full or a slow disk
+    harness.py    starting commands, the undisturbed reference, comparing with it
+    kills.py, crashes.py, power.py, damage.py, space.py, crowds.py, signals.py      one campaign each
+
+`make torture` runs all of them at full size; `test_campaigns.py` runs them small.
+"""

@@ -1,0 +1,77 @@
+"""The fault campaigns at the size that continuous integration has time for. Nothing may be lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from torture import crashes, crowds, damage, kills, signals, space
+from torture.harness import Bench, Outcome
+
+pytestmark = pytest.mark.slow
+SEED = 6
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("torture"))
+    yield made
+    made.close()
+
+
+def assert_nothing_lost(outcome: Outcome, tried: int) -> None:
+    assert outcome.lost == 0, "\n".join(outcome.details)
+    assert not outcome.details
+    assert outcome.tried >= tried
+
+
+def test_killed_at_random_instants(bench: Bench) -> None:
+    assert_nothing_lost(kills.campaign(bench, 10, SEED), 10)
+
+
+def test_a_crash_before_every_change_of_an_epoch(bench: Bench) -> None:
+    assert_nothing_lost(crashes.one_epoch(bench), 40)
+
+
+def test_a_power_cut_at_several_changes_of_a_run(bench: Bench) -> None:
+    assert_nothing_lost(crashes.campaign(bench, 12, SEED, power=True), 10)
+
+
+def test_damage_is_noticed_and_made_good(bench: Bench) -> None:
+    assert_nothing_lost(damage.campaign(bench, 50, SEED, runs=6), 106)
+
+
+def test_a_full_disk(bench: Bench) -> None:
+    assert_nothing_lost(space.campaign(bench, 3, SEED), 3)
+
+
+@pytest.mark.parametrize("error", ["EIO", "EACCES", "EROFS", "ENOSPC"])
+def test_a_disk_that_refuses_from_the_middle_on(bench: Bench, error: str) -> None:
+    assert_nothing_lost(space.refused(bench, error, number=40), 1)
+
+
+def test_a_folder_that_is_read_only(bench: Bench) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write to a read-only folder")
+    store = bench.new_store()
+    bench.run(store, sequence=((0, 1), (2, 3)))
+    working: Path = store / "working"
+    working.chmod(0o555)
+    try:
+        result = bench.run(store)
+    finally:
+        working.chmod(0o755)
+    assert result.code in (1, 2), result.stderr
+    assert str(store) in result.stderr
+    bench.finish(store)
+
+
+def test_eight_at_once_and_the_one_that_works_is_killed(bench: Bench) -> None:
+    assert_nothing_lost(crowds.campaign(bench, 1, SEED), 1)
+
+
+def test_a_polite_stop_in_the_middle_of_an_epoch(bench: Bench) -> None:
+    assert_nothing_lost(signals.campaign(bench, 4, SEED), 4)
