@@ -9,6 +9,7 @@ CIFAR-100 images (`forgetscope data get cifar100`) through ResNet-8; gradients f
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
@@ -59,8 +60,12 @@ def classes() -> None:
 
     parts = {str(count): sides(count) for count in CLASSES}
     everything, combining = ({name: part[i] for name, part in parts.items()} for i in (0, 1))
-    show("from features to coefficients and pairs, classes of 500 images", CLASSES, Rounds(everything, 11))
-    show("of it, coefficients and pairs from the sums, classes", CLASSES, Rounds(combining, 15))
+    whole, last = Rounds(everything, 11), Rounds(combining, 15)
+    show("from features to coefficients and pairs, classes of 500 images", CLASSES, whole)
+    show("of it, coefficients and pairs from the sums, classes", CLASSES, last)
+    largest = str(CLASSES[-1])
+    share = statistics.median(last.times[largest]) / statistics.median(whole.times[largest])
+    print(f"which is {100 * share:.0f} % of it at {largest} classes")
 
 
 def main() -> None:

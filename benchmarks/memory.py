@@ -12,6 +12,7 @@ import resource
 import tempfile
 from pathlib import Path
 
+from forgetscope.allocation import keep_memory
 from forgetscope.experiment.chain import PlannedStep, Silence, run_experiment
 from forgetscope.learning.rsgd import EpochEnd
 from forgetscope.spec import RunSpec
@@ -34,6 +35,7 @@ class Watches(Silence):
 
 
 def main() -> None:
+    keep_memory()  # as the command line does
     watch = Watches()
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
