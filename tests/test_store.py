@@ -102,6 +102,15 @@ def test_every_damaged_file_is_noticed(store: Store, name: str, damage: str) -> 
         store.step(ID).verify()
 
 
+def test_a_size_that_the_manifest_has_wrong_is_damage(store: Store) -> None:
+    step = store.commit(record(), "2026-01-01")
+    content = (step.folder / "manifest.json").read_bytes()
+    size = step.manifest["step.json"]["size"]
+    (step.folder / "manifest.json").write_bytes(content.replace(b'"size": %d' % size, b'"size": %d' % (size ^ 1), 1))
+    with pytest.raises(DamagedStep, match=r"step\.json"):
+        store.step(ID).verify()
+
+
 def test_a_newer_schema_is_refused_before_anything_is_read(store: Store) -> None:
     step = store.commit(record(), "2026-01-01")
     raise_schema(step.folder)

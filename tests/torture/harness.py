@@ -235,7 +235,8 @@ class Bench:
 
         text = RunSpec(**{**TINY, **options}).to_toml()
         path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.toml"
-        path.write_text(text)
+        if not path.exists():  # a process that is starting may be reading it
+            path.write_text(text)
         return path
 
     def command(self, store: Path, **options: object) -> list[object]:
