@@ -6,13 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test lint check torture benchmarks format clean
+.PHONY: demo test slow lint check torture benchmarks format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
 
 test: $(VENV)/.dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 -m "not slow"
+
+slow: $(VENV)/.dev
+	$(BIN)/pytest -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -20,7 +23,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint test
+check: lint test slow
 
 # The fault campaigns at full size, a few hours; ONLY=crashes runs one row, ONLY="crowds space" two.
 torture: $(VENV)/.dev
