@@ -171,7 +171,6 @@ def _run(
     spec: RunSpec, store: Path, *, device: str, threads: int | None, channels_last: bool = True, compile: bool = False
 ) -> Experiment:
     import forgetscope
-    from forgetscope.experiment.stopping import SIGNALS
 
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.default_int_handler)  # until training takes them over, as Ctrl-C
@@ -179,7 +178,7 @@ def _run(
     try:
         return forgetscope.run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
     except (Interrupted, KeyboardInterrupt):
-        for number in SIGNALS:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)  # it is being done; one more would only break the farewell
         raise
 
