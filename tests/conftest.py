@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-import torch
+
+import forgetscope  # noqa: F401  before torch, so that OpenMP's threads wait briefly: tests run beside each other
+
+import torch  # isort: skip
 
 if TYPE_CHECKING:
     from forgetscope.store import Store
@@ -73,5 +76,6 @@ def raise_schema(folder: Path) -> None:
     info = json.loads((folder / "step.json").read_bytes()) | {"schema": SCHEMA + 1}
     (folder / "step.json").write_text(json.dumps(info))
     manifest = json.loads((folder / "manifest.json").read_bytes())
-    manifest["step.json"]["sha256"] = hashlib.sha256((folder / "step.json").read_bytes()).hexdigest()
+    content = (folder / "step.json").read_bytes()
+    manifest["step.json"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
     (folder / "manifest.json").write_text(json.dumps(manifest))

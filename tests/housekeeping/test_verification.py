@@ -34,7 +34,8 @@ def rewrite(folder: Path, **changes: object) -> None:
     info = json.loads((folder / "step.json").read_bytes()) | changes
     (folder / "step.json").write_text(json.dumps(info))
     manifest = json.loads((folder / "manifest.json").read_bytes())
-    manifest["step.json"]["sha256"] = hashlib.sha256((folder / "step.json").read_bytes()).hexdigest()
+    content = (folder / "step.json").read_bytes()
+    manifest["step.json"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 

@@ -370,6 +370,7 @@ def measurement(past: int, new: int, vanished: Sequence[int]) -> Measurement:
         gradient_norm=norms,
         bias_norm=norms,
         loss_full=norms,
+        rounding=torch.zeros_like(norms),
         loss_rehearsal=norms,
         new_logits=torch.cos(torch.arange(past, dtype=torch.float64)),
     )

@@ -26,7 +26,9 @@ def folded(features: Features) -> Features:
     method = "forward" if isinstance(features, nn.Module) else features.__name__
     try:
         twin = copy.deepcopy(owner).eval()
-        graph = _follow(twin, method)  # of the copy: a forward that keeps what it sees must not keep stand-ins for tensors
+        # Another copy is followed: a forward that keeps what it sees keeps stand-ins for tensors. Without values, because fx
+        # leaves reference cycles behind, and weights in them would stay until the garbage collector comes.
+        graph = _follow(copy.deepcopy(twin).to("meta"), method)
     except Exception:  # anything: this runs a user's code on something that is no tensor
         return features
     pairs = list(_foldable(twin, graph))
