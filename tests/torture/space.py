@@ -6,9 +6,9 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from torture.crashes import demand_refusal
@@ -25,10 +25,13 @@ def campaign(bench: Bench, n: int, seed: int, progress: Progress = silent) -> Ou
     reference = bench.reference()
     needed = sum(path.stat().st_size for path in reference.store.rglob("*") if path.is_file())
     levels = [round(needed * (i + 0.5) / n) for i in range(n)]
-    with _on_tmpfs(bench) if mounted else nullcontext(partial(_by_injection, bench)) as fill:
+    with _tmpfs(bench) if mounted else nullcontext() as disk:
         for done, room in enumerate(levels, 1):
             with outcome.trial(f"{room} of {needed} bytes free"):
-                fill(room)
+                if disk is not None:
+                    _fill(bench, disk, room)
+                else:
+                    _by_injection(bench, room)
             progress(done, n)
     outcome.remarks.append("on a tmpfs" if mounted else "by injection: no tmpfs may be mounted here")
     return outcome
@@ -43,36 +46,68 @@ def can_mount() -> bool:
         return False
 
 
-@contextmanager
-def _on_tmpfs(bench: Bench) -> Iterator[Callable[[int], None]]:
+@dataclass
+class _Tmpfs:
     """A launcher in a file system name space of its own, with a tmpfs in it."""
-    where = bench.folder / "full"
+
+    launcher: Launcher
+    where: Path
+
+    @property
+    def inside(self) -> Path:
+        """The mount, as seen from here."""
+        return Path(f"/proc/{self.launcher.process.pid}/root{self.where}")
+
+    def remount(self, options: str) -> None:
+        enter = ["nsenter", "-t", str(self.launcher.process.pid), "-U", "-m", "--preserve-credentials"]
+        subprocess.run([*enter, "mount", "-o", f"remount,{options}", str(self.where)], check=True)
+
+
+@contextmanager
+def _tmpfs(bench: Bench) -> Iterator[_Tmpfs]:
+    where = bench.folder / "tmpfs"
     where.mkdir(exist_ok=True)
-    launcher = Launcher(bench.folder / "jobs-full", ["unshare", "-rm", "sh", "-c", MOUNT, str(where)])
+    launcher = Launcher(bench.folder / "jobs-tmpfs", ["unshare", "-rm", "sh", "-c", MOUNT, str(where)])
     try:
         launcher.run("--version").demand(0)  # from here on the mount is there
-        inside = Path(f"/proc/{launcher.process.pid}/root{where}")  # as seen from here
-        yield lambda room: _fill_tmpfs(bench, launcher, where, inside, room)
+        yield _Tmpfs(launcher, where)
     finally:
         launcher.close()
 
 
-def _fill_tmpfs(bench: Bench, launcher: Launcher, where: Path, inside: Path, room: int) -> None:
+def _fill(bench: Bench, disk: _Tmpfs, room: int) -> None:
     """A file takes all space but for so much; later it is removed."""
-    store, ballast = where / "store", inside / "ballast"
+    store, ballast = disk.where / "store", disk.inside / "ballast"
     command = bench.command(store)
     with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, _free(inside) - room)
+        os.posix_fallocate(file.fileno(), 0, _free(disk.inside) - room)
     try:
-        demand_full(launcher.run(*command), store)
-        if (inside / "store" / "steps").is_dir():
-            launcher.run("store", "verify", store).demand(0)  # nothing that was finished suffered
+        demand_full(disk.launcher.run(*command), store)
+        if (disk.inside / "store" / "steps").is_dir():
+            disk.launcher.run("store", "verify", store).demand(0)  # nothing that was finished suffered
         ballast.unlink()
-        launcher.run(*command).demand(0)
-        bench.demand_same_bytes(Path(shutil.copytree(inside / "store", bench.new_store())))
+        disk.launcher.run(*command).demand(0)
+        bench.demand_same_bytes(Path(shutil.copytree(disk.inside / "store", bench.new_store())))
     finally:
         ballast.unlink(missing_ok=True)
-        shutil.rmtree(inside / "store", ignore_errors=True)
+        shutil.rmtree(disk.inside / "store", ignore_errors=True)
+
+
+def read_only(bench: Bench) -> Outcome:
+    """Two steps are there when the disk becomes read-only; the third follows when it can be written again."""
+    outcome = Outcome("a disk that is read-only")
+    with _tmpfs(bench) as disk, outcome.trial("read-only"):
+        store = disk.where / "store"
+        disk.launcher.run(*bench.command(store, sequence=((0, 1), (2, 3)))).demand(0)
+        disk.remount("ro")
+        refused = disk.launcher.run(*bench.command(store))
+        demand(refused.code in (1, 2) and "Read-only file system" in refused.stderr, f"{refused.code}: {refused.stderr!r}")
+        demand_refusal(refused.stderr, str(store))
+        disk.launcher.run("store", "verify", store).demand(0)
+        disk.remount("rw")
+        disk.launcher.run(*bench.command(store)).demand(0)
+        bench.demand_same_bytes(Path(shutil.copytree(disk.inside / "store", bench.new_store())))
+    return outcome
 
 
 def _free(folder: Path) -> int:
