@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from forgetscope.data.library import load_data
+from forgetscope.measuring.coefficients import from_bias, past_interference
 from forgetscope.measuring.gradients import GradientSums
-from forgetscope.measuring.probe import CHUNK, Probe
+from forgetscope.measuring.probe import CHUNK
 from interleaved import Rounds
 from probe import sides_of
 
@@ -39,33 +40,37 @@ def images() -> None:
 
 
 def classes() -> None:
-    """From features and logits of 500 images per class to coefficients and pairs; then the last part of that alone."""
+    """From features and logits of 500 images per class to the coefficients; then pairs, and both from the sums."""
     rng = np.random.default_rng(0)
     features = torch.from_numpy(rng.standard_normal((CHUNK, WIDTH), np.float32))
 
-    def sides(count: int) -> tuple[Callable[[], object], Callable[[], object]]:
-        past = torch.arange(count - NEW).repeat(2)
-        new, image = torch.arange(count - NEW, count), torch.zeros(1, 1)
-        probe = Probe(image.expand(len(past), 1), past, torch.arange(count - NEW), image.expand(NEW, 1), new)
+    def sides(count: int) -> tuple[Callable[[], object], ...]:
+        past, new = torch.arange(count - NEW), torch.arange(count - NEW, count)
         sums, logits = GradientSums(2 * count - NEW, count, WIDTH), features @ features[:count].T
         labels = torch.arange(count).repeat_interleave(CHUNK // 2)  # classes lie one after the other, as in a run
+        full, bias = sums.gradients[: len(past)], sums.gradients[len(past) : 2 * len(past)]
+        shares = torch.full((len(past),), 1 / len(past))
 
-        def everything() -> None:
+        def from_gradients() -> None:
+            from_bias(full, bias, sums.gradients[-NEW:].sum(dim=0), 0.5, shares, past)
+
+        def from_features() -> None:
             for part in torch.split(labels, CHUNK):
-                kept = (torch.arange(len(part)) % 10 == 0) | (part >= count - NEW)  # new classes come last of all
-                sums.add(features[: len(part)], logits[: len(part)], part, part + (count - NEW) * kept)
-            probe._combine(sums)
+                kept = (torch.arange(len(part)) % 10 == 0) | (part >= new[0])  # new classes come last of all
+                sums.add(features[: len(part)], logits[: len(part)], part, part + len(past) * kept)
+            from_gradients()
 
-        return everything, lambda: probe._combine(sums)
+        return from_features, from_gradients, lambda: past_interference(full, bias, 0.5, shares)
 
     parts = {str(count): sides(count) for count in CLASSES}
-    everything, combining = ({name: part[i] for name, part in parts.items()} for i in (0, 1))
-    whole, last = Rounds(everything, 11), Rounds(combining, 15)
-    show("from features to coefficients and pairs, classes of 500 images", CLASSES, whole)
-    show("of it, coefficients and pairs from the sums, classes", CLASSES, last)
+    whole, coefficients, pairs = (Rounds({name: part[i] for name, part in parts.items()}, 11) for i in range(3))
+    show("from features of 500 images per class to the coefficients, classes", CLASSES, whole)
+    show("of it, coefficients from mean gradients, classes", CLASSES, coefficients)
+    show("beside it, who interferes with whom, classes", CLASSES, pairs)
     largest = str(CLASSES[-1])
-    share = statistics.median(last.times[largest]) / statistics.median(whole.times[largest])
-    print(f"which is {100 * share:.0f} % of it at {largest} classes")
+    for name, times in (("coefficients", coefficients), ("pairs", pairs)):
+        share = statistics.median(times.times[largest]) / statistics.median(whole.times[largest])
+        print(f"{name} at {largest} classes: {100 * share:.0f} % of the time from features to coefficients", flush=True)
 
 
 def main() -> None:

@@ -27,6 +27,9 @@ Purpose = Literal[
     "crop",
     "flip",
     "brightness",
+    "experiment",
+    "rerun",
+    "simulation",
 ]
 
 

@@ -43,18 +43,18 @@ OpenShare = Annotated[float, Field(gt=0, lt=1)]
 NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class RunSpec(_Frozen):
+class RunSpec(Frozen):
     """One experiment: a sequence of incremental steps, a rehearsal policy and a seed."""
 
     def __init__(self, **options: Any) -> None:
         try:
             super().__init__(**options)
         except ValidationError as error:
-            raise SpecError(_explain(error)) from None
+            raise SpecError(explain(error, type(self))) from None
 
     dataset: str = Field("glyphs", description="Data set to learn.")
     image_size: Annotated[StrictInt, Field(ge=8, le=256)] | None = Field(
@@ -168,8 +168,13 @@ class RunSpec(_Frozen):
             value = None if replaced else getattr(self, name)
             if comments:
                 lines += ["", f"# {field.description}"]
-            lines.append(f"# {name} =" if value is None else f"{name} = {json.dumps(value)}")
+            lines.append(f"# {name} =" if value is None else f"{name} = {toml_value(value)}")
         return "\n".join(lines).strip() + "\n"
+
+
+def toml_value(value: object) -> str:
+    """Strings, numbers, truth values and lists of them are written alike in JSON and in TOML."""
+    return json.dumps(value)
 
 
 def parse_setting(setting: str) -> tuple[str, object]:
@@ -183,7 +188,7 @@ def parse_setting(setting: str) -> tuple[str, object]:
         return name.strip(), text.strip()
 
 
-class AugmentationSpec(_Frozen):
+class AugmentationSpec(Frozen):
     """`crop`: zero pixels added on each side before a random crop; `brightness`: factors from 1 - b to 1 + b."""
 
     crop: int = 0
@@ -191,7 +196,7 @@ class AugmentationSpec(_Frozen):
     brightness: float = 0.0
 
 
-class TrainingSpec(_Frozen):
+class TrainingSpec(Frozen):
     """How one step is trained. `batch` is K, the images of one iteration."""
 
     epochs: int
@@ -205,7 +210,7 @@ class TrainingSpec(_Frozen):
     precision: Literal["bfloat16"] | None = None  # not set: float32
 
 
-class RehearsalSpec(_Frozen):
+class RehearsalSpec(Frozen):
     """What a step does with past classes; a first step has none."""
 
     alpha: float
@@ -216,7 +221,7 @@ class RehearsalSpec(_Frozen):
     probe_every: int
 
 
-class StepSpec(_Frozen):
+class StepSpec(Frozen):
     """Identifies one step, together with its parent and the data. Everything resolved, nothing irrelevant."""
 
     protocol: int = PROTOCOL
@@ -300,9 +305,9 @@ def _whole_rehearsal(alpha: float, batch: int) -> str:
     )
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """All of pydantic's findings as one paragraph in the user's terms."""
-    names = list(RunSpec.model_fields)
+    names = list(model.model_fields)
     sentences = []
     first_of_each = {finding["loc"][:1]: finding for finding in reversed(error.errors())}  # an option of two types has two
     for finding in reversed(first_of_each.values()):
@@ -310,9 +315,10 @@ def _explain(error: ValidationError) -> str:
         if kind == "extra_forbidden":
             sentences.append(f"There is no option {name!r}.{nearest(name, names)}")
         elif not name:
-            sentences.append(f"{finding['msg'].removeprefix('Value error, ')}.")
+            message = finding["msg"].removeprefix("Value error, ")
+            sentences.append(message if message.endswith("?") else f"{message}.")
         elif kind == "literal_error":
-            known = get_args(RunSpec.model_fields[name].annotation)
+            known = get_args(model.model_fields[name].annotation)
             sentences.append(f"{name} = {value!r} is not known.{nearest(str(value), known)}")
         else:
             message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")

@@ -203,11 +203,17 @@ class Store:
     def step(self, id: str) -> StoredStep:
         return StoredStep(self.path / "steps" / id)
 
+    def ids(self) -> set[str]:
+        """Of all committed steps."""
+        folder = self.path / "steps"
+        if not folder.is_dir():
+            return set()
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
+
     def steps(self) -> list[StoredStep]:
         """All committed steps, ordered by id."""
-        folder = self.path / "steps"
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
-        return [self.step(name) for name in names if not name.startswith(".")]
+        return [self.step(id) for id in sorted(self.ids())]
 
     def chain(self, id: str) -> list[StoredStep]:
         """A step and its ancestors, first step first."""

@@ -41,7 +41,14 @@ class Known:
     address: str
     archives: Mapping[str, str]  # official file name -> MD5
     read: Callable[[Path], Source]
-    summary: str
+    classes: int
+    images: tuple[int, int]  # of each class: to train and to test
+    side: int  # pixels
+
+    @property
+    def summary(self) -> str:
+        train, test = self.images
+        return f"{self.classes} classes, {train} + {test} images, {self.side} x {self.side}"
 
 
 KNOWN = {
@@ -52,13 +59,17 @@ KNOWN = {
             "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
         },
         read_cifar100,
-        "100 classes, 500 + 100 images, 32 x 32",
+        100,
+        (500, 100),
+        32,
     ),
     "tiny-imagenet": Known(
         "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
         {"tiny-imagenet-200.zip": "90528d7ca1a48142e341f4ef8d21d0de"},
         read_tiny_imagenet,
-        "200 classes, 500 + 50 images, 64 x 64",
+        200,
+        (500, 50),
+        64,
     ),
 }
 
@@ -77,13 +88,45 @@ def load_data(name: str, image_size: int | None = None, note: Note = lambda text
         return _glyphs(image_size, note)
     folder = _folder(name)
     if not (folder / MANIFEST).is_file():
-        here = sorted({*installed(), "glyphs"})
-        remedy = (
-            f"Get it with `forgetscope data get {name}`." if name in KNOWN else nearest(name, sorted({*here, *KNOWN})).strip()
-        )
-        raise DataError(f"There is no data set {name!r}. {remedy}")
+        raise _no_such_data(name)
     data = open_data(folder, verify=verify)
     return data if image_size is None or data.shape == (image_size, image_size) else _other_size(data, image_size, note)
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What a plan needs to know of a data set, which need not be here."""
+
+    name: str
+    classes: int
+    train_images: float  # of each class, on average
+    test_images: float
+    shape: tuple[int, int]
+    augmentation: AugmentationSpec
+    digest: str | None  # None: the data are not here, so their steps have no final ids yet
+
+
+def data_facts(name: str, image_size: int | None = None) -> DataFacts:
+    """From the data set if it is here, in this size; else from what is known about it. Makes, fetches and verifies nothing."""
+    known, shape = KNOWN.get(name), None if image_size is None else (image_size, image_size)
+    if name == "glyphs":
+        shape = shape or (glyphs.DEFAULT_SIZE, glyphs.DEFAULT_SIZE)
+        counts = (len(glyphs.CLASS_NAMES), glyphs.TRAIN_IMAGES_PER_CLASS, glyphs.TEST_IMAGES_PER_CLASS)
+        made = _open_if_whole(_glyphs_folder(image_size), image_size)
+        return DataFacts(name, *counts, shape, _glyph_augmentation(shape[0]), made.digest if made else None)
+    if (_folder(name) / MANIFEST).is_file():
+        data = open_data(_folder(name), verify=False)
+        classes, augmentation = len(data.classes), data.augmentation
+        digest: str | None = data.digest
+        train, test = len(data.train.labels) / classes, len(data.test.labels) / classes
+        if shape is not None and shape != data.shape:
+            copy = _open_if_whole(_resized_folder(data, shape[0]), image_size)
+            augmentation, digest = _resized_augmentation(data)(shape[0]), copy.digest if copy else None
+        return DataFacts(name, classes, train, test, shape or data.shape, augmentation, digest)
+    if known is None:
+        raise _no_such_data(name)
+    shape = shape or (known.side, known.side)
+    return DataFacts(name, known.classes, *known.images, shape, _photographs(shape[0]), None)
 
 
 def get_data(
@@ -196,34 +239,59 @@ def recorded_strips(recorded: Mapping[str, object], classes: Iterable[int]) -> d
     return class_strips(data, classes) if data.digest == recorded["digest"] else {}
 
 
+def _no_such_data(name: str) -> DataError:
+    here = sorted({*installed(), "glyphs", *KNOWN})
+    remedy = f"Get it with `forgetscope data get {name}`." if name in KNOWN else nearest(name, here).strip()
+    return DataError(f"There is no data set {name!r}. {remedy}")
+
+
+def _glyphs_folder(image_size: int | None) -> Path:
+    return cache_folder() / f"glyphs-v{glyphs.VERSION}@{image_size or glyphs.DEFAULT_SIZE}px"
+
+
+def _open_if_whole(folder: Path, image_size: int | None) -> DataSet | None:
+    """What is damaged here will be made again when it is used."""
+    try:
+        return open_data(folder, image_size, verify=False) if (folder / MANIFEST).is_file() else None
+    except DamagedData:
+        return None
+
+
+def _glyph_augmentation(side: int) -> AugmentationSpec:
+    return AugmentationSpec(crop=max(1, side // 16), brightness=BRIGHTNESS)
+
+
+def _resized_folder(data: DataSet, size: int) -> Path:
+    """It names the digest of what it is a copy of: a replaced data set gets another."""
+    return cache_folder() / f"{data.name}@{size}px-{data.digest[:8]}"
+
+
+def _resized_augmentation(data: DataSet) -> Callable[[int], AugmentationSpec]:
+    return _photographs if data.augmentation.flip else _own_images
+
+
 def _glyphs(image_size: int | None, note: Note) -> DataSet:
     size = image_size or glyphs.DEFAULT_SIZE
-    folder = cache_folder() / f"glyphs-v{glyphs.VERSION}@{size}px"
+    folder = _glyphs_folder(size)
 
     def make() -> None:
         note(f"Drawing the glyphs ({size} x {size} pixels), once")
         splits = [Split(labels, images) for images, labels in glyphs.render_both(size)]
         source = Source("drawn", glyphs.CLASS_NAMES, splits[0], splits[1], glyphs.CLASS_SCRIPTS)
-        _make(
-            folder,
-            source,
-            Conversion("glyphs", lambda side: AugmentationSpec(crop=max(1, side // 16), brightness=BRIGHTNESS)),
-            note,
-        )
+        _make(folder, source, Conversion("glyphs", _glyph_augmentation), note)
 
     return _made(folder, image_size, note, make)
 
 
 def _other_size(data: DataSet, size: int, note: Note) -> DataSet:
-    """A resized copy, made once. Its folder names the digest of what it is a copy of: a replaced data set gets another."""
-    folder = cache_folder() / f"{data.name}@{size}px-{data.digest[:8]}"
+    """A resized copy, made once."""
+    folder = _resized_folder(data, size)
 
     def make() -> None:
         note(f"Resizing {data.name} to {size} x {size} pixels, once")
         splits = [Split(np.asarray(part.labels), part.images) for part in (data.train, data.test)]
         source = Source(f"{data.name}, resized", data.classes, splits[0], splits[1], data.superclasses)
-        augmentation = _photographs if data.augmentation.flip else _own_images
-        _make(folder, source, Conversion(data.name, augmentation, size), note)
+        _make(folder, source, Conversion(data.name, _resized_augmentation(data), size), note)
 
     return _made(folder, size, note, make)
 

@@ -22,14 +22,6 @@ class Coefficients:
     nic: Tensor
     all_nic: Tensor
 
-    @classmethod
-    def from_pairs(cls, past: Tensor, new: Tensor, all_nic: Tensor) -> Coefficients:
-        """Add up who interferes with whom: past [P, P] of `past_interference`, new [P, N] of `new_interference`."""
-        sic = past.diagonal().clone()
-        own = torch.eye(len(past), dtype=torch.bool, device=past.device)
-        cic = past.masked_fill(own, 0).sum(dim=1) + 0 * sic  # one class alone: CIC is 0, or NaN where SIC is
-        return cls(sic, cic, new.sum(dim=1), all_nic)
-
 
 def coefficients(
     full: Tensor,
@@ -45,17 +37,35 @@ def coefficients(
     full, rehearsal [P, k, d + 1]: mean gradients over D_c and R_c; new [k, d + 1]: over the new data D^m; shares [P] = p_c.
     Past class c is head node c, unless `nodes` [P] names its node. rounding [P]: the error in the norm of each f_c, else 0.
     """
-    return Coefficients.from_pairs(
-        past_interference(full, rehearsal.double() - full.double(), alpha, shares, rounding),
-        new_interference(full, new[None], torch.ones(1), alpha, nodes, rounding),
-        everywhere(full, new, alpha, rounding),
-    )
+    return from_bias(full, rehearsal.double() - full.double(), new, alpha, shares, nodes, rounding)
+
+
+def from_bias(
+    full: Tensor,
+    bias: Tensor,
+    new: Tensor,
+    alpha: float,
+    shares: Tensor,
+    nodes: Tensor | None = None,
+    rounding: Tensor | None = None,
+) -> Coefficients:
+    """The same from the bias vectors b_c [P, k, d + 1], mean gradient over R_c minus that over D_c.
+
+    Time and memory grow with P k (d + 1), so with the square of the classes; who interferes with whom costs P times that.
+    """
+    f, b = full.double().flatten(1), bias.double().flatten(1)
+    p, lengths = torch.as_tensor(shares).to(f), _divisors(f, rounding)[:, 0]
+    sic = -alpha * p * torch.linalg.vecdot(b, f) / lengths
+    everyone = p @ b  # per class below: at 200 classes one more array of this kind is 20 MB, and costs more than the arithmetic
+    others = torch.stack([(everyone - share * own) @ target for share, own, target in zip(p, b, f, strict=True)])
+    cic = -alpha * others / lengths
+    nic = new_interference(full, new[None], torch.ones(1), alpha, nodes, rounding)[:, 0]
+    all_nic = -(1 - alpha) * (f @ new.double().flatten()) / lengths
+    return Coefficients(sic, cic, nic, all_nic)
 
 
 def past_interference(full: Tensor, bias: Tensor, alpha: float, shares: Tensor, rounding: Tensor | None = None) -> Tensor:
-    """[P, P]: what the rehearsal bias of class y (column) does to class c (row). Diagonal: SIC; rest of a row: CIC.
-
-    bias [P, k, d + 1]: the bias vectors b_c, mean gradient over R_c minus that over D_c."""
+    """[P, P]: what the rehearsal bias of class y (column) does to class c (row). Diagonal: SIC; rest of a row: CIC."""
     f, b = full.double().flatten(1), bias.double().flatten(1)
     return alpha * torch.as_tensor(shares).to(f) * interference(b, f, rounding)
 
@@ -78,11 +88,6 @@ def new_interference(
     v = new.double()[:, nodes].transpose(0, 1)  # [P, N, d + 1]
     products = torch.einsum("pnd,pd->pn", v, f)
     return -(1 - alpha) * torch.as_tensor(shares).to(f) * products / _divisors(f, rounding)
-
-
-def everywhere(full: Tensor, new: Tensor, alpha: float, rounding: Tensor | None = None) -> Tensor:
-    """ALL-NIC [P]: what the new data [k, d + 1] do to class c within the whole head."""
-    return (1 - alpha) * interference(new.double()[None].flatten(1), full.double().flatten(1), rounding)[:, 0]
 
 
 def interference(v: Tensor, f: Tensor, rounding: Tensor | None = None) -> Tensor:

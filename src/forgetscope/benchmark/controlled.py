@@ -1,0 +1,65 @@
+"""Controlled experiments: a step run again and again from the same parent, with other new classes and nothing else changed.
+
+In each partition whose classes leave a choice, one step of the benchmark is picked. What differs between its runs is then the
+work of the new classes alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+
+from forgetscope.benchmark.plans import Plan, Reruns, add_experiment, empty_plan, sources_of
+from forgetscope.benchmark.space import BenchmarkSpec, Partition, sample
+from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.errors import SpecError
+from forgetscope.randomness import Streams
+
+RERUNS = 19
+
+
+def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: int = RERUNS) -> Plan:
+    """The picked steps with all that they build on, and `runs` further runs of each."""
+    template = spec.template
+    data = data or data_facts(template.dataset, template.image_size)
+    about = {"kind": "controlled", "name": f"{spec.name}-controlled", "benchmark": spec.to_toml(), "runs": runs}
+    plan, drawn, sources = empty_plan(about, template, data), sample(spec, data.classes), sources_of(spec)
+    for step in range(2, spec.steps + 1):
+        for partition in spec.partitions(step):
+            size = round(partition.increment * data.classes)
+            if math.comb(data.classes - (step - 1) * size, size) <= runs:
+                continue  # the classes that are left can be chosen in too few ways
+            rng = _stream(spec, step, partition)
+            candidates = [experiment for experiment in drawn if experiment.partition == partition]
+            picked = candidates[rng.integers(len(candidates))]
+            chain = add_experiment(plan, picked, sources)
+            original = plan.jobs[chain.steps[step - 1]]
+            learned = [label for group in picked.sequence[: step - 1] for label in group]
+            others = []
+            for classes in _other_classes(learned, original.spec.classes, data.classes, runs, rng):
+                rerun = original.spec.model_copy(update={"classes": classes})
+                others += plan.add(original.parent, original.past_classes, [rerun])
+            plan.reruns.append(Reruns(original.id, step, partition, tuple(others)))
+    if not plan.reruns:
+        raise SpecError(
+            f"{spec.name}: in no partition can the new classes be chosen in {runs + 1} ways. Use smaller increments or --runs."
+        )
+    return plan
+
+
+def _other_classes(
+    learned: list[int], original: tuple[int, ...], classes: int, runs: int, rng: np.random.Generator
+) -> list[tuple[int, ...]]:
+    """Sets of new classes, uniform among those of classes that were not learned before; none twice, the original included."""
+    free = np.setdiff1d(np.arange(classes), learned)
+    found = {original: None}
+    while len(found) <= runs:
+        found[tuple(sorted(rng.choice(free, len(original), replace=False).tolist()))] = None
+    return list(found)[1:]
+
+
+def _stream(spec: BenchmarkSpec, step: int, partition: Partition) -> np.random.Generator:
+    name = f"{partition.increment:g}/{partition.retention:g}"
+    return Streams(spec.seed, step)("rerun", int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))

@@ -1,0 +1,126 @@
+"""What a plan will take: time, memory and disk, from rates that were measured on this machine."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from forgetscope.benchmark.plans import Job, Plan
+from forgetscope.spec import StepSpec
+
+PROBE_ROW_BYTES, PAIR_BYTES, FILES_BYTES = 75, 10, 25_000  # of a stored step: per probe and class, per pair, all the rest
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Measured in as many processes at a time as the plan will use."""
+
+    first_image: float  # seconds per trained image, first steps
+    image: float  # seconds per trained image, later steps
+    measured_image: float  # seconds per image of a probe
+    evaluated_image: float  # seconds per test image, and per image that a policy looks at
+    epoch: float  # seconds at the end of an epoch: snapshot and probes so far
+    step: float  # seconds at the start and at the end of a step
+    memory: float  # bytes of a process, without a step's own images
+    state: float  # bytes of a network
+
+    @classmethod
+    def mean(cls, rates: Collection[Rates]) -> Rates:
+        return cls(**{name: sum(getattr(r, name) for r in rates) / len(rates) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of the steps that are still to do."""
+
+    seconds: float
+    jobs: int  # processes at a time
+    memory: float  # bytes of the largest of them, at the same time
+    disk: float  # bytes
+    rates: Rates
+
+    def described(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def estimate(plan: Plan, todo: Collection[str], rates: Rates, jobs: int) -> Estimate:
+    costs = {id: step_seconds(plan.jobs[id], plan, rates) for id in todo}
+    height, width = plan.data.shape
+    image_bytes = 3 * height * width
+    largest = sorted((_images_held(plan.jobs[id], plan) * image_bytes for id in todo), reverse=True)[:jobs]
+    return Estimate(
+        seconds=makespan({id: plan.jobs[id] for id in todo}, costs, jobs),
+        jobs=jobs,
+        memory=rates.memory * jobs + sum(largest),
+        disk=sum(step_bytes(plan.jobs[id].spec, plan.jobs[id].past_classes, rates) for id in todo),
+        rates=rates,
+    )
+
+
+def step_seconds(job: Job, plan: Plan, rates: Rates) -> float:
+    spec, data = job.spec, plan.data
+    new, past = (count * _used_images(spec, plan) for count in (len(spec.classes), job.past_classes))
+    seen = (len(spec.classes) + job.past_classes) * data.test_images
+    seconds = rates.step + spec.training.epochs * rates.epoch + seen * rates.evaluated_image
+    if spec.rehearsal is None:
+        return seconds + spec.training.epochs * new * rates.first_image
+    seconds += spec.training.epochs * new / (1 - spec.rehearsal.alpha) * rates.image
+    seconds += _probes(spec) * (past + new) * rates.measured_image
+    if spec.rehearsal.policy != "uniform":
+        seconds += past * rates.evaluated_image
+    return seconds
+
+
+def step_work(job: Job, plan: Plan) -> float:
+    """The same in units of a trained image, where nothing was measured: for shares of the whole."""
+    return step_seconds(job, plan, Rates(1.0, 1.0, 0.4, 0.4, 10.0, 100.0, 0, 0))
+
+
+def step_bytes(spec: StepSpec, past: int, rates: Rates) -> float:
+    pairs = past * (past + len(spec.classes)) * PAIR_BYTES
+    return FILES_BYTES + rates.state + pairs + (_probes(spec) * past * PROBE_ROW_BYTES if spec.rehearsal else 0)
+
+
+def makespan(todo: Mapping[str, Job], costs: Mapping[str, float], workers: int) -> float:
+    """Seconds until all is done, if each free worker takes the job with the longest way to go among those that can start."""
+    ahead = longest_ahead(todo, costs)
+    children: dict[str | None, list[str]] = {}
+    for job in todo.values():
+        children.setdefault(job.parent if job.parent in todo else None, []).append(job.id)
+    ready = [(-ahead[id], id) for id in children.get(None, [])]
+    heapq.heapify(ready)
+    running: list[tuple[float, str]] = []
+    now = 0.0
+    while ready or running:
+        while ready and len(running) < workers:
+            id = heapq.heappop(ready)[1]
+            heapq.heappush(running, (now + costs[id], id))
+        now, finished = heapq.heappop(running)
+        for id in children.get(finished, []):
+            heapq.heappush(ready, (-ahead[id], id))
+    return now
+
+
+def longest_ahead(todo: Mapping[str, Job], costs: Mapping[str, float]) -> dict[str, float]:
+    """Per job: its own cost and that of the costliest way through what builds on it. `todo` has parents first."""
+    ahead = {id: costs[id] for id in todo}
+    for job in reversed(list(todo.values())):
+        if job.parent in ahead:
+            ahead[job.parent] = max(ahead[job.parent], costs[job.parent] + ahead[job.id])
+    return ahead
+
+
+def _used_images(spec: StepSpec, plan: Plan) -> float:
+    return plan.data.train_images * (1 - (spec.training.validation or 0.0))
+
+
+def _images_held(job: Job, plan: Plan) -> float:
+    """A step has its new images and, for the probe, all of its past classes' in memory."""
+    return (len(job.spec.classes) + job.past_classes) * _used_images(job.spec, plan)
+
+
+def _probes(spec: StepSpec) -> int:
+    every = spec.rehearsal.probe_every if spec.rehearsal else 0
+    return 1 + -(-spec.training.epochs // every) if every else 0

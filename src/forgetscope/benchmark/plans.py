@@ -1,0 +1,157 @@
+"""A plan: the graph of the distinct steps that a set of experiments needs, and what of it the store lacks.
+
+Benchmarks, comparisons and controlled experiments are all plans. A plan needs neither the data nor torch: where the data are
+not here, its steps are counted under provisional ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from forgetscope.benchmark.space import BenchmarkSpec, Drawn, Partition, sample
+from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.learning.plugins import source_digest
+from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
+from forgetscope.store import Store
+
+PROVISIONAL = "the data are not here"  # takes the place of the data's digest
+
+
+@dataclass(frozen=True)
+class Job:
+    """One step to be run, once its parent is done."""
+
+    id: str
+    parent: str | None
+    spec: StepSpec
+    past_classes: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One experiment of a plan."""
+
+    steps: tuple[str, ...]  # ids, first step first
+    policy: str
+    partition: Partition | None = None
+    number: int = 0
+
+    def described(self) -> dict[str, Any]:
+        partition = None if self.partition is None else self.partition._asdict()
+        return {"steps": list(self.steps), "partition": partition, "policy": self.policy, "number": self.number}
+
+
+@dataclass(frozen=True)
+class Reruns:
+    """One step of a plan, run again from the same parent with other new classes and nothing else changed."""
+
+    original: str
+    step: int
+    partition: Partition
+    others: tuple[str, ...]
+
+    def described(self) -> dict[str, Any]:
+        return {**asdict(self), "partition": self.partition._asdict(), "others": list(self.others)}
+
+
+@dataclass
+class Plan:
+    """`jobs` by id, parents before their children. `about` says what the plan is for, and gives it its id."""
+
+    about: Mapping[str, Any]
+    data: DataFacts
+    image_size: int | None
+    network: str
+    jobs: dict[str, Job] = field(default_factory=dict)
+    chains: list[Chain] = field(default_factory=list)
+    reruns: list[Reruns] = field(default_factory=list)
+    steps_wanted: int = 0  # with those that several experiments share counted for each
+
+    @cached_property
+    def id(self) -> str:
+        content = {"about": self.about, "data": self.data.digest}
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return f"{self.about['name']}-{digest[:8]}"
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the ids are not final, because the data are not here."""
+        return self.data.digest is None
+
+    def add(self, parent: str | None, past_classes: int, specs: Iterable[StepSpec]) -> list[str]:
+        """Add a chain of steps that starts from a parent, or from nothing; the ids of its steps."""
+        ids = []
+        for spec in specs:
+            id = step_id(parent, spec, self.data.digest or PROVISIONAL)
+            self.jobs.setdefault(id, Job(id, parent, spec, past_classes))
+            ids.append(id)
+            self.steps_wanted += 1
+            parent, past_classes = id, past_classes + len(spec.classes)
+        return ids
+
+    @property
+    def steps_shared(self) -> int:
+        """How many runs of a step are saved because experiments have steps in common."""
+        return self.steps_wanted - len(self.jobs)
+
+    def done(self, store: Store) -> set[str]:
+        """Those of its steps that the store has. Their files are verified by whoever reads them."""
+        return set() if self.provisional else self.jobs.keys() & store.ids()
+
+    def partitions(self) -> dict[int, dict[Partition, list[str]]]:
+        """Step number -> partition -> the measured steps in it, each once."""
+        found: dict[int, dict[Partition, dict[str, None]]] = {}
+        for chain in self.chains:
+            if chain.partition is not None:
+                for number, id in enumerate(chain.steps[1:], start=2):
+                    found.setdefault(number, {}).setdefault(chain.partition, {})[id] = None
+        return {number: {partition: list(ids) for partition, ids in cells.items()} for number, cells in found.items()}
+
+
+def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None) -> Plan:
+    """The plan of a benchmark's sample."""
+    template = spec.template
+    data = data or data_facts(template.dataset, template.image_size)
+    plan = empty_plan({"kind": "benchmark", "name": spec.name, "benchmark": spec.to_toml()}, template, data)
+    sources = sources_of(spec)
+    for experiment in sample(spec, data.classes):
+        add_experiment(plan, experiment, sources)
+    return plan
+
+
+def empty_plan(about: Mapping[str, Any], run: RunSpec, data: DataFacts) -> Plan:
+    return Plan(about, data, run.image_size, run.network)
+
+
+def add_experiment(plan: Plan, experiment: Drawn, sources: Mapping[str, str]) -> Chain:
+    specs = step_specs(experiment.run, experiment.sequence, plan.data.augmentation, sources)
+    chain = Chain(tuple(plan.add(None, 0, specs)), experiment.policy, experiment.partition, experiment.number)
+    plan.chains.append(chain)
+    return chain
+
+
+def sources_of(spec: BenchmarkSpec) -> dict[str, str]:
+    """SHA-256 of the code behind a user's own policies and network, by name."""
+    return {name: source_digest(name) for name in (*spec.policies, spec.template.network) if ":" in name}
+
+
+def descendants(jobs: Mapping[str, Job], ids: Iterable[str]) -> set[str]:
+    """These steps and everything that builds on them; `jobs` has parents before their children."""
+    found = set(ids)
+    for job in jobs.values():
+        if job.parent in found:
+            found.add(job.id)
+    return found
+
+
+def chain_of(jobs: Mapping[str, Job], id: str) -> Sequence[Job]:
+    """A step and its ancestors, first step first."""
+    chain = [jobs[id]]
+    while chain[0].parent is not None:
+        chain.insert(0, jobs[chain[0].parent])
+    return chain

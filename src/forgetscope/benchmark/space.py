@@ -1,0 +1,209 @@
+"""A benchmark: the product of class sequences, rehearsal policies and seeds, and a stratified sample of it.
+
+Its k-th steps fall into partitions, one per increment and retention. Every experiment of the sample is a function of the
+benchmark's seed, its partition and its number there: a larger sample contains the smaller one, and nothing depends on the
+order in which experiments are drawn or run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import Field, StrictInt, ValidationError, model_validator
+
+from forgetscope.errors import SpecError
+from forgetscope.randomness import Streams
+from forgetscope.scenario import Increments, class_sequence
+from forgetscope.spec import Frozen, RunSpec, Share, explain, nearest, toml_value
+
+DECIDED_BY_THE_SPACE = ("increment", "retention", "policy", "sequence", "sequence_seed", "memory")
+SEEDS = 2**32
+
+
+class Partition(NamedTuple):
+    """A cell of the space: all k-th steps with this increment and this retention."""
+
+    increment: float
+    retention: float
+
+    def __str__(self) -> str:
+        return f"increment {100 * self.increment:g} %, retention {100 * self.retention:g} %"
+
+
+class BenchmarkSpec(Frozen):
+    """What a benchmark's file says. Options that are not of the benchmark itself are those of every run in it."""
+
+    def __init__(self, **options: Any) -> None:
+        own = {name: value for name, value in options.items() if name in type(self).model_fields}
+        rest = {name: value for name, value in options.items() if name not in own}
+        try:
+            super().__init__(**own, run=rest)  # type: ignore[call-arg]
+        except ValidationError as error:
+            raise SpecError(explain(error, type(self))) from None
+
+    name: Annotated[str, Field(pattern=r"^[\w.-]{1,60}$")] = Field(description="Letters, digits, dots and hyphens.")
+    increments: tuple[Share, ...] = Field((0.1, 0.2, 0.5), description="Shares of the classes that a step introduces.")
+    retentions: tuple[Share, ...] = Field((0.08, 0.2, 0.4), description="Shares of a past class's images that are kept.")
+    policies: tuple[str, ...] = Field(("uniform",), description="Rehearsal policies.")
+    experiments: Annotated[StrictInt, Field(ge=1)] = Field(40, description="How many to draw per partition and policy.")
+    steps: Annotated[StrictInt, Field(ge=2)] = Field(3, description="Steps of a sequence, where the classes suffice for them.")
+    design: Literal["independent", "paired"] = Field(
+        "independent",
+        description="independent: a fresh sequence and seed per experiment, as in the paper. paired: the same sequences and "
+        "seeds across policies and retentions; first steps are shared and comparisons are within pairs.",
+    )
+    seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="The sample follows from it.")
+    run: Mapping[str, Any] = Field(default_factory=dict, description="Options of every run.")
+
+    @model_validator(mode="after")
+    def _options_agree(self) -> Self:
+        for name in ("increments", "retentions", "policies"):
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"{name} = {list(values)} must name at least one value, and none twice")
+        taken = [name for name in self.run if name in DECIDED_BY_THE_SPACE]
+        if taken:
+            plural = {"increment": "increments", "retention": "retentions", "policy": "policies"}.get(taken[0])
+            hint = f"Use {plural}" if plural else "The sample decides it"
+            raise ValueError(f"{taken[0]} is not an option of a benchmark. {hint}")
+        unknown = [name for name in self.run if name not in RunSpec.model_fields]
+        if unknown:
+            names = sorted({*RunSpec.model_fields, *type(self).model_fields} - {"run", *DECIDED_BY_THE_SPACE})
+            raise ValueError(f"There is no option {unknown[0]!r}.{nearest(unknown[0], names)}".rstrip("."))
+        short = [increment for increment in self.increments if self.steps_of(increment) < 2]
+        if short:
+            raise ValueError(
+                f"increments: {short[0]:g} leaves no classes for a second step, so nothing can be forgotten. Use at most 0.5"
+            )
+        for policy in self.policies:
+            self.run_of(self.increments[0], self.retentions[0], policy, 0, 0)
+        return self
+
+    @classmethod
+    def load(cls, name: str | Path, overrides: Mapping[str, object] | None = None) -> Self:
+        """A preset by its name, or a TOML file; overrides win."""
+        path = Path(name)
+        try:
+            text = preset_text(str(name)) if str(name) in presets() else path.read_text(encoding="utf-8")
+            values = tomllib.loads(text)
+        except FileNotFoundError:
+            raise SpecError(f"There is no preset and no file {str(name)!r}.{nearest(str(name), presets())}") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SpecError(
+                f"Cannot read {path}: {error}. `forgetscope bench preset glyphs` prints one to start from."
+            ) from None
+        try:
+            return cls(**{"name": path.stem, **values, **(overrides or {})})
+        except SpecError as error:
+            raise SpecError(f"{path.name}: {error}") from None
+
+    def to_toml(self) -> str:
+        """Every option of the benchmark itself, then those of its runs that are set."""
+        own = {name: getattr(self, name) for name in type(self).model_fields if name != "run"}
+        return "".join(f"{name} = {toml_value(value)}\n" for name, value in {**own, **self.run}.items())
+
+    def steps_of(self, increment: float) -> int:
+        """How many steps a sequence has: as many as asked for, or as the classes suffice for."""
+        return min(self.steps, int(1 / increment + 1e-9))
+
+    def partitions(self, step: int) -> list[Partition]:
+        """The cells into which the steps with this number fall."""
+        increments = [increment for increment in self.increments if self.steps_of(increment) >= step]
+        return [Partition(increment, retention) for increment in increments for retention in self.retentions]
+
+    def run_of(self, increment: float, retention: float, policy: str, sequence_seed: int, seed: int) -> RunSpec:
+        chosen = {
+            "increment": increment,
+            "retention": retention,
+            "policy": policy,
+            "sequence_seed": sequence_seed,
+            "seed": seed,
+        }
+        return RunSpec(**{**self.run, **chosen, "steps": self.steps_of(increment)})
+
+    @cached_property
+    def template(self) -> RunSpec:
+        """A run with the options that all runs share."""
+        return self.run_of(self.increments[0], self.retentions[0], self.policies[0], 0, 0)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One experiment of a sample."""
+
+    partition: Partition
+    policy: str
+    number: int  # within its partition and policy, from 0
+    run: RunSpec
+    sequence: Increments
+
+
+def sample(spec: BenchmarkSpec, classes: int) -> list[Drawn]:
+    """The experiments of a benchmark over a data set with so many classes: equally many i.i.d. draws per partition and policy.
+
+    No pair of sequence and seed occurs twice, except across the retentions and policies of a paired design."""
+    drawn, taken = [], set[tuple[Increments, int]]()
+    for increment in spec.increments:
+        for key in _keys(spec, increment):
+            sequence_seed, seed, sequence = _draw(spec, classes, increment, key, taken)
+            for retention, policy, number in _members(spec, key):
+                run = spec.run_of(increment, retention, policy, sequence_seed, seed)
+                drawn.append(Drawn(Partition(increment, retention), policy, number, run, sequence))
+    order = {cell: i for i, cell in enumerate((p, policy) for p in spec.partitions(2) for policy in spec.policies)}
+    return sorted(drawn, key=lambda d: (order[d.partition, d.policy], d.number))
+
+
+class _Key(NamedTuple):
+    """What a draw is a function of, besides increment and seed; a paired one has neither retention nor policy."""
+
+    retention: float | None
+    policy: str | None
+    number: int
+
+
+def _keys(spec: BenchmarkSpec, increment: float) -> Iterator[_Key]:
+    cells = [(None, None)] if spec.design == "paired" else [(r, p) for r in spec.retentions for p in spec.policies]
+    for retention, policy in cells:
+        for number in range(spec.experiments):
+            yield _Key(retention, policy, number)
+
+
+def _members(spec: BenchmarkSpec, key: _Key) -> list[tuple[float, str, int]]:
+    """The experiments that share one draw."""
+    retentions = spec.retentions if key.retention is None else (key.retention,)
+    policies = spec.policies if key.policy is None else (key.policy,)
+    return [(retention, policy, key.number) for retention in retentions for policy in policies]
+
+
+def _draw(
+    spec: BenchmarkSpec, classes: int, increment: float, key: _Key, taken: set[tuple[Increments, int]]
+) -> tuple[int, int, Increments]:
+    attempt = 0
+    while True:
+        name = f"{increment:g}/{key.retention}/{key.policy}/{key.number}/{attempt}"
+        index = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+        sequence_seed, seed = Streams(spec.seed, 0)("experiment", index).integers(SEEDS, size=2).tolist()
+        sequence = class_sequence(classes, increment, spec.steps_of(increment), sequence_seed)
+        if (sequence, seed) not in taken:
+            taken.add((sequence, seed))
+            return sequence_seed, seed, sequence
+        attempt += 1
+
+
+def presets() -> list[str]:
+    folder = resources.files("forgetscope.benchmark") / "presets"
+    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
+
+
+def preset_text(name: str) -> str:
+    """A preset's file, comments included."""
+    if name not in presets():
+        raise SpecError(f"There is no preset {name!r}.{nearest(name, presets())}")
+    return (resources.files("forgetscope.benchmark") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
