@@ -1,0 +1,84 @@
+"""What a store remembers of the plans that were run into it: which steps belong to which experiment, and what happened.
+
+    STORE/plans/<plan id>/plan.json       what the plan is for, and its experiments as lists of step ids
+    STORE/plans/<plan id>/journal.jsonl   a line per event: estimates, runs, steps that ended, failed or are to be retried
+
+Steps are what counts; all of this can be lost without losing a result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from forgetscope.benchmark.plans import Plan
+from forgetscope.errors import StoreError
+from forgetscope.files import replace_durably, told
+from forgetscope.store import Store
+
+SCHEMA = 1
+
+
+def record_plan(store: Store, plan: Plan) -> Journal:
+    """Remember a plan, if it is not remembered yet."""
+    folder = store.path / "plans" / plan.id
+    with told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "plan.json").exists():
+        content = {
+            "schema": SCHEMA,
+            "id": plan.id,
+            **plan.about,
+            "data": asdict(plan.data) | {"augmentation": plan.data.augmentation.model_dump()},
+            "image_size": plan.image_size,
+            "network": plan.network,
+            "chains": [chain.described() for chain in plan.chains],
+            "reruns": [reruns.described() for reruns in plan.reruns],
+        }
+        replace_durably(folder / "plan.json", json.dumps(content, ensure_ascii=False).encode())
+    return Journal(folder)
+
+
+def recorded_plans(store: Store) -> list[dict[str, Any]]:
+    """The plan.json of every plan that was run into this store, ordered by id."""
+    plans = []
+    for path in sorted((store.path / "plans").glob("*/plan.json")):
+        try:
+            plans.append(json.loads(path.read_bytes()))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path} cannot be read ({error}). Delete it: running the plan again writes it anew.") from None
+    return plans
+
+
+@dataclass(frozen=True)
+class Journal:
+    """What happened to a plan, in order. A line that a crash cut short is passed over."""
+
+    folder: Path
+
+    def write(self, event: str, **facts: object) -> None:
+        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, **facts})
+        path = self.folder / "journal.jsonl"
+        with told(path), path.open("ab") as file:
+            file.write(f"\n{line}".encode())  # led by a line break: what a crash left behind spoils itself only
+
+    def events(self) -> list[dict[str, Any]]:
+        found = []
+        for path in sorted(self.folder.glob("journal*.jsonl")):
+            for line in path.read_bytes().splitlines():
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict):
+                    found.append(event)
+        return sorted(found, key=lambda event: str(event.get("time")))
+
+    def failures(self) -> dict[str, Mapping[str, Any]]:
+        """Steps whose last event is a failure, by id."""
+        last = {str(event["step"]): event for event in self.events() if "step" in event}
+        return {step: event for step, event in last.items() if event["event"] == "failed"}
