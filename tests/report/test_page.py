@@ -18,20 +18,13 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from forgetscope.analysis.experiments import Experiment
-from forgetscope.experiment.tables import (
-    ClassFacts,
-    Measured,
-    class_table,
-    confusion_table,
-    pairs_table,
-    probes_table,
-    rehearsal_table,
-)
+from forgetscope.experiment.measured import Measured
 from forgetscope.measuring.coefficients import Coefficients
 from forgetscope.measuring.probe import Measurement
 from forgetscope.report.page import render_page
 from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
 from forgetscope.store import StepRecord, Store
+from forgetscope.tables import ClassFacts, class_table, confusion_table, pairs_table, probes_table, rehearsal_table
 
 HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><a href='javascript:window.hacked=1'>click</a> & <b>bold</b>"
 PROBES = 4
@@ -341,9 +334,9 @@ def make_experiment(
             timings={"seconds": 1.5, "probe_seconds": 0.5},
             history=[{"epoch": 1, "loss": 0.9, "accuracy": 0.7}],
             tables={
-                "classes": class_table(facts, rehearsal, measured),
-                "probes": probes_table(measured, ids[:past]),
-                "pairs": pairs_table(measured, ids, past),
+                "classes": class_table(facts, rehearsal, measured.measurements()),
+                "probes": probes_table(measured.measurements(), ids[:past]),
+                "pairs": pairs_table(measured.measurements(), ids, past),
                 "rehearsal": rehearsal_table(rehearsal),
                 "confusion": confusion_table(np.eye(len(ids), dtype=np.int64), ids),
             },

@@ -12,7 +12,6 @@ from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.experiment.settings import Settings
-from forgetscope.experiment.tables import Indices
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
 from forgetscope.learning.networks import build_network, check_features, grow_head
@@ -21,6 +20,7 @@ from forgetscope.learning.rsgd import Normalisation, TrainingSet
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec
 from forgetscope.store import StoredStep
+from forgetscope.tables import Indices
 
 IMAGE_HISTORY = "image_history"  # in the state, beside the network: what `least-forgotten` needs
 
