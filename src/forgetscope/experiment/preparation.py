@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.errors import StoreError
 from forgetscope.experiment.settings import Settings
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
@@ -40,6 +41,11 @@ class Inherited:
 
     @classmethod
     def from_record(cls, parent: StoredStep) -> Inherited:
+        if parent.simulated is not None:
+            raise StoreError(
+                f"Step {parent.id[:8]} in {parent.folder.parents[1]} is simulated: there is no network to go on from. "
+                "Choose another folder with --store."
+            )
         table = parent.table("classes").to_pydict()
         rehearsal = parent.table("rehearsal")
         labels, images = rehearsal["class_id"].to_numpy(), rehearsal["image"].to_numpy()

@@ -147,7 +147,7 @@ def _train(
         if isinstance(end, Divergence):
             course.divergence = end
             break
-        if _is_probed(spec, end.epoch):
+        if spec.is_probed(end.epoch):
             measure(end.iteration)
         saver.epoch_ended(end)
         on_epoch(end)
@@ -168,12 +168,6 @@ def _make_probe(step: Prepared, look_up: Callable[[], None]) -> Probe | None:
     marks = torch.from_numpy(rehearsed)
     new, alpha = step.new_set, step.spec.rehearsal.alpha
     return Probe(full.images, full.nodes, marks, new.images, new.nodes, alpha, prepare=inputs)
-
-
-def _is_probed(spec: StepSpec, epoch: int) -> bool:
-    """Every so many epochs, and always the last."""
-    every = spec.rehearsal.probe_every if spec.rehearsal else 0
-    return every > 0 and (epoch % every == 0 or epoch == spec.training.epochs)
 
 
 @torch.no_grad()
