@@ -80,5 +80,19 @@ class Journal:
 
     def failures(self) -> dict[str, Mapping[str, Any]]:
         """Steps whose last event is a failure, by id."""
-        last = {str(event["step"]): event for event in self.events() if "step" in event}
-        return {step: event for step, event in last.items() if event["event"] == "failed"}
+        return self._whose_last_is("failed")
+
+    def bad(self) -> set[str]:
+        """Steps that failed or diverged: nothing can build on them."""
+        return {*self._whose_last_is("failed"), *self._whose_last_is("diverged")}
+
+    def retry(self) -> list[str]:
+        """Forget the failures; the steps that may be tried again."""
+        failed = list(self.failures())
+        for step in failed:
+            self.write("retry", step=step)
+        return failed
+
+    def _whose_last_is(self, event: str) -> dict[str, Mapping[str, Any]]:
+        last = {str(found["step"]): found for found in self.events() if "step" in found}
+        return {step: found for step, found in last.items() if found["event"] == event}

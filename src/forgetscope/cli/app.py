@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forgetscope.allocation import keep_memory
-from forgetscope.cli import data
+from forgetscope.cli import bench, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.console import echo, guarded, print_json, print_view
+from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
 from forgetscope.errors import Interrupted, SpecError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from forgetscope.spec import RunSpec
 
 DEMO_STORE = Path("forgetscope-demo")
-DEFAULT_STORE = Path("forgetscope-store")
 
 app = typer.Typer(
     help="Train with rehearsal on a stream of new classes, see which past classes are forgotten, and what saw it coming.",
@@ -29,18 +29,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # a bug keeps its plain traceback
 )
+app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")
 app.add_typer(housekeeping.app, name="store")
 
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder for the results; made if missing.")]
-StoreArgument = Annotated[Path, typer.Argument(help="The store to look at.")]
 IdOption = Annotated[str | None, typer.Option("--id", help="The experiment whose id begins so. Default: the latest.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override an option; may be repeated.")]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, help="CPU threads. Default: all cores; all but one if OpenMP threads are told to spin.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def _show_version(requested: bool) -> None:
@@ -93,7 +89,7 @@ def run(
     """Run one experiment. Run again, it continues where it stopped, or says that it is done."""
     from forgetscope.spec import RunSpec
 
-    spec = RunSpec.from_toml(config, _overrides(settings))
+    spec = RunSpec.from_toml(config, overrides(settings))
     experiment = _run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
     if as_json:
         from forgetscope.report.document import experiment_document
@@ -162,8 +158,8 @@ def config(
     """Print every option with its value and meaning, as a file to start from."""
     from forgetscope.spec import RunSpec
 
-    overrides = _overrides(settings)
-    spec = RunSpec(**overrides) if file is None else RunSpec.from_toml(file, overrides)
+    given = overrides(settings)
+    spec = RunSpec(**given) if file is None else RunSpec.from_toml(file, given)
     typer.echo(spec.to_toml(comments=True), nl=False)
 
 
@@ -181,12 +177,6 @@ def _run(
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)  # it is being done; one more would only break the farewell
         raise
-
-
-def _overrides(settings: list[str] | None) -> dict[str, object]:
-    from forgetscope.spec import parse_setting
-
-    return dict(parse_setting(setting) for setting in settings or [])
 
 
 def _print_experiment(experiment: Experiment) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from forgetscope.characters import visible
@@ -13,6 +14,8 @@ from forgetscope.characters import visible
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
+    from forgetscope.benchmark.plans import Job
+    from forgetscope.engines.local import Watcher
     from forgetscope.experiment.chain import Plan, PlannedStep, Progress
     from forgetscope.learning.rsgd import EpochEnd
     from forgetscope.store import StoredStep
@@ -113,6 +116,78 @@ class _Watcher:
 
     def _fraction(self) -> float:
         return 1 - sum(self._ahead.values()) / self._total if self._total else 1.0
+
+
+@contextmanager
+def watch_plan(
+    jobs: Mapping[str, Job], costs: Mapping[str, float], todo: Collection[str], seconds: float | None
+) -> Iterator[Watcher]:
+    """A display on standard error for a plan that is being run; `seconds`: how long it will take, if that was estimated."""
+    if sys.stderr.isatty():
+        with _bar() as bar:
+            say = partial(bar.console.print, markup=False, highlight=False)
+            yield _PlanWatcher(_Bar(bar), lambda text: say(visible(text)), jobs, costs, todo, seconds)
+    else:
+        yield _PlanWatcher(_Lines(), _print, jobs, costs, todo, seconds)
+
+
+class _PlanWatcher:
+    """Time left from the costs of what is done, in this run, and of what is left; at first from the estimate."""
+
+    def __init__(
+        self,
+        display: Callable[[str, float, bool], None],
+        say: Callable[[str], None],
+        jobs: Mapping[str, Job],
+        costs: Mapping[str, float],
+        todo: Collection[str],
+        seconds: float | None,
+    ) -> None:
+        self._display, self._say, self._costs, self._seconds = display, say, costs, seconds
+        self._left = {id: costs[id] for id in todo}
+        self._total, self._count = sum(self._left.values()), len(self._left)
+        self._before: dict[str, float] = {}  # of a step that a snapshot continues, what was done in an earlier run
+        self._begun: dict[str, float] = {}
+        self._done = self._bad = 0
+        self._started = time.monotonic()
+
+    def started(self, job: Job) -> None:
+        self._begun.setdefault(job.id, 0.0)
+        self._tell(important=self._done == 0)
+
+    def epoch_ended(self, job: Job, epoch: int) -> None:
+        share = (epoch - 1) / job.spec.training.epochs * self._costs[job.id]
+        self._before.setdefault(job.id, share if self._begun[job.id] == 0 else 0.0)
+        self._begun[job.id] = epoch / job.spec.training.epochs * self._costs[job.id]
+        self._tell(important=False)
+
+    def ended(self, job: Job) -> None:
+        self._begun.pop(job.id, None)
+        self._left.pop(job.id, None)
+        self._done += 1
+        self._tell(important=True)
+
+    def ended_badly(self, job: Job, message: str, blocked: int) -> None:
+        self._begun.pop(job.id, None)
+        self._left.pop(job.id, None)
+        self._bad += 1
+        effect = f" {blocked} steps that build on it will not be run." if blocked else ""
+        self._say(f"Step {job.spec.step} ({job.id[:8]}): {message}{effect}")
+
+    def note(self, text: str) -> None:
+        self._say(text)
+
+    def _tell(self, *, important: bool) -> None:
+        left = sum(self._left.values()) - sum(self._begun.values())
+        got = self._total - left - sum(self._before.values())
+        elapsed = time.monotonic() - self._started
+        text = f"{self._done} of {self._count} steps done, {len(self._begun)} running"
+        text += f", {self._bad} failed" if self._bad else ""
+        if got > 0.02 * self._total or (self._seconds is None and got > 0):
+            text += f"  {_clock(elapsed * left / got)} left"
+        elif self._seconds is not None:
+            text += f"  {_clock(max(0.0, self._seconds - elapsed))} left"
+        self._display(text, 1 - left / self._total if self._total else 1.0, important)
 
 
 class _Lines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from forgetscope.data.images import DataSet
@@ -93,7 +94,17 @@ def run_experiment(
         else:
             progress.step_started(step)
             _say_if_environments_differ(parent, settings, progress)
-            parent = _run_locked(step, parent, plan.data, store, settings, progress, stop)
+            parent = run_locked(
+                step.id,
+                step.spec,
+                parent,
+                plan.data,
+                store,
+                settings,
+                on_epoch=partial(progress.epoch_ended, step),
+                note=progress.note,
+                stop=stop,
+            )
             progress.step_ended(step, parent)
         if parent.divergence is not None:
             raise Diverged(_how_it_diverged(parent))
@@ -152,36 +163,37 @@ def _work(step: StepSpec, past_classes: int, images_per_class: float) -> float:
     return new / (1 - step.rehearsal.alpha) + 0.4 * probed
 
 
-def _run_locked(
-    step: PlannedStep,
+def run_locked(
+    id: str,
+    spec: StepSpec,
     parent: StoredStep | None,
     data: DataSet,
     store: Store,
     settings: Settings,
-    progress: Progress,
-    stop: Stop | None,
+    on_epoch: Callable[[EpochEnd], None] = lambda end: None,
+    note: Callable[[str], None] = lambda text: None,
+    stop: Stop | None = None,
 ) -> StoredStep:
-    waiting = f"Another process is running step {step.spec.step} ({step.id[:8]}); waiting for it."
-    with store.lock(step.id, lambda: progress.note(waiting)):
-        there = store.step(step.id) if step.id in store else None
+    """Run one step, unless it is there; one process at a time."""
+    waiting = f"Another process is running step {spec.step} ({id[:8]}); waiting for it."
+    with store.lock(id, lambda: note(waiting)):
+        there = store.step(id) if id in store else None
         if there is not None and not there.state_freed:  # it finished while we waited
             return there
-        made = run_step(
-            step.id,
-            parent,
-            step.spec,
-            data,
-            store,
-            settings,
-            on_epoch=lambda end: progress.epoch_ended(step, end),
-            note=progress.note,
-            stop=stop,
-        )
+        made = run_step(id, parent, spec, data, store, settings, on_epoch, note, stop)
         if there is not None and made.manifest != there.manifest:
-            progress.note(
-                f"Step {step.spec.step} has other last bits than before; what it was is in {store.path / 'quarantine'}."
-            )
+            note(f"Step {spec.step} has other last bits than before; what it was is in {store.path / 'quarantine'}.")
         return made
+
+
+def run_chain(specs: Sequence[StepSpec], data: DataSet, store: Store, settings: Settings) -> list[StoredStep]:
+    """Run these steps one after the other, silently."""
+    steps: list[StoredStep] = []
+    for spec in specs:
+        parent = steps[-1] if steps else None
+        id = step_id(parent.id if parent else None, spec, data.digest)
+        steps.append(run_locked(id, spec, parent, data, store, settings))
+    return steps
 
 
 def _how_it_diverged(step: StoredStep) -> str:

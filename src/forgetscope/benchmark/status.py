@@ -1,0 +1,114 @@
+"""How far a plan is, for whoever looks from outside: counted from the store, the journal and a running engine's notes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from forgetscope.benchmark.costs import step_work
+from forgetscope.benchmark.plans import Plan, descendants
+from forgetscope.benchmark.records import Journal
+from forgetscope.benchmark.space import Partition
+from forgetscope.files import is_locked
+from forgetscope.store import Store
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The k-th steps of a partition, or what a plan has besides such steps."""
+
+    step: int | None
+    partition: Partition | None
+    total: int
+    done: int
+    running: int
+    failed: int
+    diverged: int
+
+    def described(self) -> dict[str, Any]:
+        return asdict(self) | {"partition": None if self.partition is None else self.partition._asdict()}
+
+
+@dataclass(frozen=True)
+class Status:
+    plan: str
+    total: int
+    done: int
+    running: list[dict[str, Any]]  # step, its epochs done and to do
+    failures: Mapping[str, str]  # what failed steps said
+    diverged: int
+    blocked: int  # steps that cannot be run because of these
+    active: bool  # an engine is at work
+    steps_per_hour: float | None
+    seconds_left: float | None
+    cells: list[Cell]
+
+    def described(self) -> dict[str, Any]:
+        return asdict(self) | {"cells": [cell.described() for cell in self.cells]}
+
+
+def status_of(plan: Plan, store: Store) -> Status:
+    journal = Journal(store.path / "plans" / plan.id)
+    done, failures = plan.done(store), journal.failures()
+    diverged = journal.bad() - failures.keys()
+    active = is_locked(journal.folder / "run.lock")
+    running = _running(journal, plan) if active else []
+    blocked = descendants(plan.jobs, journal.bad()) - done - failures.keys()
+    rate, left = _pace(plan, journal, done, blocked | failures.keys(), running) if active else (None, None)
+    sets = (done, {job["step"] for job in running}, set(failures), diverged)
+    return Status(
+        plan=plan.id,
+        total=len(plan.jobs),
+        done=len(done),
+        running=running,
+        failures={step: str(event["message"]) for step, event in failures.items()},
+        diverged=len(diverged),
+        blocked=len(blocked),
+        active=active,
+        steps_per_hour=rate,
+        seconds_left=left,
+        cells=_cells(plan, *sets),
+    )
+
+
+def _cells(plan: Plan, done: set[str], running: set[str], failed: set[str], diverged: set[str]) -> list[Cell]:
+    def cell(step: int | None, partition: Partition | None, ids: set[str]) -> Cell:
+        return Cell(step, partition, len(ids), *(len(ids & part) for part in (done, running, failed, diverged)))
+
+    found, counted = [], set[str]()
+    for number, cells in sorted(plan.partitions().items()):
+        for partition, ids in cells.items():
+            found.append(cell(number, partition, set(ids)))
+            counted |= set(ids)
+    first = {job.id for job in plan.jobs.values() if job.parent is None}
+    rest = plan.jobs.keys() - counted - first
+    return [cell(1, None, first), *found, *([cell(None, None, rest)] if rest else [])]
+
+
+def _running(journal: Journal, plan: Plan) -> list[dict[str, Any]]:
+    try:
+        jobs = json.loads((journal.folder / "running.json").read_bytes())["jobs"]
+    except (OSError, ValueError, KeyError):
+        return []
+    return [job | {"epochs": plan.jobs[job["step"]].spec.training.epochs} for job in jobs if job["step"] in plan.jobs]
+
+
+def _pace(
+    plan: Plan, journal: Journal, done: set[str], never: set[str], running: list[dict[str, Any]]
+) -> tuple[float | None, float | None]:
+    """Steps per hour and seconds left, from what the present run has done so far."""
+    events = journal.events()
+    starts = [i for i, event in enumerate(events) if event["event"] == "started"]
+    if not starts:
+        return None, None
+    began = datetime.fromisoformat(events[starts[-1]]["time"])
+    seconds = (datetime.now(UTC) - began).total_seconds()
+    finished = [event["step"] for event in events[starts[-1] :] if event["event"] == "done" and event["step"] in plan.jobs]
+    work = {id: step_work(job, plan) for id, job in plan.jobs.items()}
+    begun = {job["step"]: job["epoch"] / job["epochs"] * work[job["step"]] for job in running}
+    got = sum(work[id] for id in finished) + sum(begun.values())
+    left = sum(work[id] for id in plan.jobs.keys() - done - never) - sum(begun.values())
+    return 3600 * len(finished) / max(seconds, 1.0), seconds * left / got if got else None

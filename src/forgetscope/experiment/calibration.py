@@ -1,0 +1,149 @@
+"""How fast this machine trains, probes, evaluates and saves, measured in well under a minute: plans tell the time from it."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from forgetscope.benchmark.costs import Rates
+from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.experiment.chain import run_chain
+from forgetscope.experiment.preparation import training_set
+from forgetscope.experiment.settings import Settings
+from forgetscope.files import replace_durably
+from forgetscope.learning.networks import build_network
+from forgetscope.learning.rsgd import EpochSoFar, Normalisation, make_optimiser, train_step
+from forgetscope.learning.snapshots import Snapshot, save_snapshot
+from forgetscope.measuring.probe import Probe
+from forgetscope.randomness import Streams
+from forgetscope.spec import RunSpec, StepSpec, step_specs
+from forgetscope.store import Store
+
+PATIENCE = 4.0  # seconds for each rate; training that is slower is measured on smaller batches
+CLASSES, IMAGES = 4, 250  # of each class, at most
+
+
+def measure_rates(run: RunSpec, data: DataSet, store: Store, settings: Settings) -> Rates:
+    """On a few real images, with the run's own network, options and store."""
+    with settings.applied():
+        scene = _Scene(run, data, settings)
+        first, image = (scene.training(spec) for spec in scene.specs)
+        images = max(32, int(PATIENCE / image))  # a forward pass takes a third of what training takes
+        measured, evaluated = scene.measuring(images), scene.evaluating(images)
+        with tempfile.TemporaryDirectory(prefix="calibration-", dir=store.path / "working") as folder:
+            epoch, step = scene.saving(Path(folder)), scene.smallest_step(Store(folder))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return Rates(first, image, measured, evaluated, epoch, step, peak, scene.state_bytes)
+
+
+class _Enough(Exception):
+    pass
+
+
+class _Scene:
+    """A network, and a few images of a few classes: the first half of them past, the others new."""
+
+    def __init__(self, run: RunSpec, data: DataSet, settings: Settings) -> None:
+        device, self.settings = settings.device, settings
+        labels = np.unique(data.train.labels)[:CLASSES].tolist()
+        self.sequence = [labels[: len(labels) // 2], labels[len(labels) // 2 :]]
+        of = {label: np.flatnonzero(data.train.labels == label)[:IMAGES] for label in labels}
+        past, new = ({label: of[label] for label in group} for group in self.sequence)
+        self.past = training_set(data.train, past, 0, device)
+        self.new = training_set(data.train, new, len(past), device)
+        self.data = replace(data, train=_part(data.train, labels), test=_part(data.test, labels))
+        mean, std = (torch.tensor(values, device=device) for values in (data.mean, data.std))
+        self.normalise = Normalisation(mean, std, settings.channels_last)
+        self.network = build_network(run.network, len(labels), np.random.default_rng(0)).to(device)
+        self.state_bytes = float(sum(tensor.nbytes for tensor in self.network.state_dict().values()))
+        self.specs = step_specs(run, self.sequence, data.augmentation)
+
+    def training(self, spec: StepSpec) -> float:
+        """Seconds per image."""
+        whole = spec.training.batch
+        slowly = self._trained(spec, min(whole, 8), 0.0)
+        return self._trained(spec, min(whole, max(8, int(PATIENCE / 2 / slowly))), PATIENCE)
+
+    def _trained(self, spec: StepSpec, batch: int, patience: float) -> float:
+        # Without end and with a learning rate at which nothing diverges.
+        training = spec.training.model_copy(update={"epochs": 10**6, "batch": batch, "learning_rate": 1e-4})
+        past, alpha = (None, 0.0) if spec.rehearsal is None else (self.past, spec.rehearsal.alpha)
+        ends: list[float] = []
+
+        def iteration_ended(so_far: EpochSoFar) -> None:
+            ends.append(self._now())
+            if len(ends) > 1 and ends[-1] - ends[0] >= patience:  # the first iteration warms up
+                raise _Enough
+
+        optimiser, streams = make_optimiser(self.network, training), Streams(0, spec.step)
+        try:
+            for _ in train_step(
+                self.network, optimiser, self.new, past, self.normalise, training, alpha, streams, on_iteration=iteration_ended
+            ):
+                pass
+        except _Enough:
+            pass
+        return (ends[-1] - ends[0]) / (len(ends) - 1) / batch
+
+    def measuring(self, images: int) -> float:
+        """Seconds per image of a probe of about so many."""
+        (past, past_nodes), (new, new_nodes) = (
+            (s.images[: images // 2], s.nodes[: images // 2]) for s in (self.past, self.new)
+        )
+        probe = Probe(past, past_nodes, torch.arange(len(past)) % 2 == 0, new, new_nodes, prepare=self._inputs)
+        return self._repeated(lambda: probe.measure(self.network)) / (len(past) + len(new))
+
+    def evaluating(self, images: int) -> float:
+        """Seconds per image."""
+        self.network.eval()
+        pixels = self.new.images[:images]
+        with torch.no_grad():
+            return self._repeated(lambda: self.network(self._inputs(pixels))) / len(pixels)
+
+    def saving(self, folder: Path) -> float:
+        """Seconds for a snapshot."""
+        weights = [parameter.detach().clone() for parameter in self.network.parameters()]
+        state, images = self.network.state_dict(), torch.zeros(1, dtype=torch.int16)
+        snapshot = Snapshot(0, 1, 0, self.settings.recorded(), [], state, weights, {}, {}, images)
+        return self._repeated(lambda: save_snapshot(folder, snapshot, replace_durably))
+
+    def smallest_step(self, store: Store) -> float:
+        """Seconds of a step that learns and measures next to nothing: what each step costs besides that."""
+        once = {"epochs": 1, "batch": 8}
+        specs = [spec.model_copy(update={"training": spec.training.model_copy(update=once)}) for spec in self.specs]
+        store.prepare()
+        steps = run_chain(specs, self.data, store, self.settings)
+        return float(np.mean([step.info["timings"]["seconds"] for step in steps]))
+
+    def _inputs(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.normalise(pixels.float() / 255)
+
+    def _repeated(self, work: Callable[[], object]) -> float:
+        """Median seconds of a few runs; the first of them warms up."""
+        times: list[float] = []
+        while len(times) < 2 or (sum(times) < PATIENCE / 2 and len(times) < 50):
+            begin = self._now()
+            work()
+            times.append(self._now() - begin)
+        return float(np.median(times[1:]))
+
+    def _now(self) -> float:
+        """When all that was asked of the device is done."""
+        if self.settings.device.type == "cuda":
+            torch.cuda.synchronize()
+        elif self.settings.device.type == "mps":
+            torch.mps.synchronize()
+        return time.perf_counter()
+
+
+def _part(images: ImageSet, labels: list[int], each: int = 4) -> ImageSet:
+    positions = np.concatenate([np.flatnonzero(images.labels == label)[:each] for label in labels])
+    return ImageSet(images.images[positions], images.labels[positions])
