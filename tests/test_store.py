@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import shutil
@@ -55,6 +56,25 @@ def test_what_is_committed_is_read_back(store: Store) -> None:
     assert step.state()["head.weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert step.state()["count"].shape == ()
     step.verify()
+
+
+def test_only_a_durable_commit_waits_for_the_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(os, "fsync", waits.append)
+    quick = store.commit(record(), "2026-01-01", durable=False)
+    assert waits == []
+    slow = store.commit(record("b" * 32), "2026-01-01")
+    assert len(waits) == len(slow.manifest) + 3  # each file, the manifest, the folder and the one that holds it
+    assert quick.manifest.keys() == slow.manifest.keys()
+    quick.verify()
+
+
+def test_a_simulated_step_says_so(store: Store) -> None:
+    made = {"seed": 3, "truth": {"noise": 0.5}}
+    assert store.commit(dataclasses.replace(record(), simulated=made), "2026-01-01").simulated == made
+    trained = store.commit(record("b" * 32), "2026-01-01")
+    assert trained.simulated is None
+    assert "simulated" not in trained.info  # its bytes are what they were
 
 
 def test_a_commit_leaves_nothing_else_behind(store: Store) -> None:

@@ -102,6 +102,21 @@ def test_the_settings_name_every_step_and_its_libraries(store: Store) -> None:
     assert "2.99.0+test" in page
 
 
+def test_a_simulated_experiment_says_so_before_anything_else(store: Store) -> None:
+    page = render_page(make_experiment(store, steps=2, simulated={"seed": 5, "truth": {"noise": 0.4}}), {})
+    markup = markup_and_data(page)
+    assert "<title>Simulated forgetting on toy" in markup
+    assert markup.index("<strong>Simulated.</strong> No network was trained") < markup.index("<h1>")
+    assert headline(page).startswith("Simulated with seed 5: nothing was trained")
+    assert document(page)["steps"][0]["finding"].startswith("Simulated with seed 5")
+    assert re.search(r'<th scope="row">noise</th>\s*<td colspan="2">0.4</td>', markup)
+
+
+def test_a_trained_experiment_does_not(store: Store) -> None:
+    markup = markup_and_data(render_page(small(store), {}))
+    assert "simulated" not in markup[markup.index("<body>") :].lower()
+
+
 def test_the_same_experiment_gives_the_same_page(store: Store) -> None:
     assert render_page(small(store), strips()) == render_page(small(store), strips())
 
@@ -299,6 +314,7 @@ def make_experiment(
     names: dict[int, str] | None = None,
     learned: dict[int, float] | None = None,
     vanished: Sequence[int] = (),
+    simulated: dict[str, object] | None = None,
 ) -> Experiment:
     """A chain of steps without training. Class 0 is forgotten most, and SIC falls from class to class as forgetting does.
 
@@ -342,6 +358,7 @@ def make_experiment(
             },
             network="resnet8",
             state={"weight": np.zeros(1, np.float32)},
+            simulated=simulated,
         )
         committed.append(store.commit(record, committed="2026-01-01T00:00:00+00:00"))
         parent = id

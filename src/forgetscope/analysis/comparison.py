@@ -33,6 +33,7 @@ class PolicyComparison:
 
 def compare_policies(found: Sequence[Experiment]) -> list[PolicyComparison]:
     """Every policy that has siblings with the baseline policy, the baseline first; empty where there are none."""
+    found = [experiment for experiment in found if not experiment.simulated] or found  # never both in one mean
     siblings: dict[tuple[int, str], dict[str, StepSummary]] = {}
     diverged = {(e.diverged.id, len(e.chain), _policy(e.diverged)) for e in found if e.diverged is not None}
     for experiment in found:

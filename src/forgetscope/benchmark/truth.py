@@ -30,9 +30,9 @@ class Truth(Frozen):
         except ValidationError as error:
             raise SpecError(explain(error, type(self))) from None
 
-    sic_effect: float = Field(0.75, description="Change of forgetting, in units of its spread, with SIC.")
-    cic_effect: float = Field(0.15, description="The same with CIC, the other coefficients unchanged.")
-    nic_effect: float = Field(0.2, description="The same with NIC.")
+    sic_effect: float = Field(0.75, description="Change of forgetting, in units of its spread, per standard deviation of SIC.")
+    cic_effect: float = Field(0.15, description="The same for CIC, the other coefficients unchanged.")
+    nic_effect: float = Field(0.2, description="The same for NIC.")
     noise: NotNegative = Field(0.4, description="Standard deviation of what no coefficient explains.")
     intercept_sd: NotNegative = Field(0.3, description="Between steps: standard deviation of mean forgetting.")
     slope_sd: NotNegative = Field(0.1, description="Between steps: standard deviation of each effect.")

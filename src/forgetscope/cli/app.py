@@ -13,6 +13,7 @@ from forgetscope.cli import bench, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
+from forgetscope.cli.simulate import simulate
 from forgetscope.errors import Interrupted, SpecError
 
 if TYPE_CHECKING:
@@ -161,6 +162,9 @@ def config(
     given = overrides(settings)
     spec = RunSpec(**given) if file is None else RunSpec.from_toml(file, given)
     typer.echo(spec.to_toml(comments=True), nl=False)
+
+
+app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 
 
 def _run(

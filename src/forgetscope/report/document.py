@@ -44,7 +44,13 @@ def store_document(
 
 
 def experiment_line(experiment: Experiment) -> dict[str, Any]:
-    return {"id": experiment.id, "data": experiment.data, "network": experiment.network, "seed": experiment.chain[0].spec.seed}
+    return {
+        "id": experiment.id,
+        "data": experiment.data,
+        "network": experiment.network,
+        "seed": experiment.chain[0].spec.seed,
+        "simulated": experiment.simulated,
+    }
 
 
 def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def _facts(experiment: Experiment) -> dict[str, str]:
         "Epochs": _distinct(spec.training.epochs for spec in specs),
         "Seed": _distinct(spec.seed for spec in specs),
         "Id": experiment.id[:8],
+        "Simulated": f"seed {experiment.simulated['seed']}" if experiment.simulated else "",
     }
     return {label: text for label, text in facts.items() if text}
 
@@ -89,6 +90,7 @@ def _step_settings(step: StoredStep) -> dict[str, dict[str, object]]:
         "Last epoch": last_epoch,
         "Time": {**info["timings"], "committed": info["committed"]},
         "Made with": info["environment"],
+        "Simulated": (step.simulated or {}).get("truth", {}),
     }
 
 
