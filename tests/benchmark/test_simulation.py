@@ -152,7 +152,7 @@ def standardised(made: StepRecord) -> pd.DataFrame:
     """Coefficients and forgetting as the truth has them."""
     past = past_of(made).reset_index(drop=True)
     found = (past[list(COEFFICIENTS)] - MEANS) / SCALES
-    return found.assign(fg=(past["forgetting"] - 0.3) / 0.16, log_sim=past["log_sim"])
+    return found.assign(fg=(past["forgetting"] - Truth().mean_forgetting) / Truth().spread, log_sim=past["log_sim"])
 
 
 def regress(tables: list[pd.DataFrame]) -> np.ndarray:

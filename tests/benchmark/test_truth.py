@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,3 +63,9 @@ def test_without_effects_no_correlation_is_expected() -> None:
 def test_retention_changes_how_severe_forgetting_is() -> None:
     assert Truth().severity(0.08) > Truth().severity(0.2) == 1 > Truth().severity(0.4)
     assert Truth().severity(None) == Truth(retention_power=0).severity(0.08) == 1
+
+
+def test_the_documentation_lists_every_key_with_its_default_and_meaning() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+    for name, info in Truth.model_fields.items():
+        assert f"| `{name}` | {info.default:g} | {info.description} |" in text

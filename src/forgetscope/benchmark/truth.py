@@ -54,9 +54,9 @@ class Truth(Frozen):
         0.5, description="How far partial sums stray from their share of the total, in units of its standard deviation."
     )
     mean_forgetting: Annotated[float, Field(gt=-1, lt=1)] = Field(0.3, description="At a retention of 0.2.")
-    spread: NotNegative = Field(0.16, description="Of forgetting over the past classes of a step, at a retention of 0.2.")
+    spread: NotNegative = Field(0.15, description="Of forgetting over the past classes of a step, at a retention of 0.2.")
     retention_power: float = Field(
-        -0.3, description="Mean and spread of forgetting change with this power of retention; 0: they do not."
+        -0.2, description="Mean and spread of forgetting change with this power of retention; 0: they do not."
     )
     accuracy: Annotated[float, Field(gt=0, le=1)] = Field(0.75, description="Mean test accuracy of classes just learned.")
     accuracy_sd: NotNegative = Field(0.1, description="Its standard deviation over classes.")
