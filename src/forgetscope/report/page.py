@@ -61,7 +61,6 @@ def _facts(experiment: Experiment) -> dict[str, str]:
         "Epochs": _distinct(spec.training.epochs for spec in specs),
         "Seed": _distinct(spec.seed for spec in specs),
         "Id": experiment.id[:8],
-        "Simulated": f"seed {experiment.simulated['seed']}" if experiment.simulated else "",
     }
     return {label: text for label, text in facts.items() if text}
 
