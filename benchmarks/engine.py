@@ -21,7 +21,9 @@ from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.progress import watch_plan
 from forgetscope.data.library import load_data
-from forgetscope.engines.local import Workers, calibrate, run_plan
+from forgetscope.engines.dispatch import Dispatch
+from forgetscope.engines.local import Workers, calibrate, run_locally
+from forgetscope.engines.queue import JobQueue
 from forgetscope.experiment.chain import run_chain
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.experiment.stopping import Stop
@@ -51,7 +53,9 @@ def engine(plan: Plan, workers: int) -> Callable[[], float]:
             journal, costs = record_plan(store, plan), {job.id: step_work(job, plan) for job in plan.jobs.values()}
             staff = Workers(workers, store, plan, "cpu")
             with watch_plan(plan.jobs, costs, plan.jobs, None) as watcher:
-                return run_plan(staff, (), (), costs, journal, watcher, Stop()).seconds
+                dispatch = Dispatch(JobQueue(plan.jobs, (), (), costs), journal, watcher)
+                run_locally(staff, dispatch, journal.folder, Stop())
+                return dispatch.outcome().seconds
 
     return run
 
