@@ -14,7 +14,8 @@ from forgetscope.errors import DataError, ForgetscopeError, SpecError
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
     from forgetscope.benchmark.space import BenchmarkSpec
-    from forgetscope.engines.local import Outcome, Workers
+    from forgetscope.engines.dispatch import Outcome
+    from forgetscope.engines.local import Workers
     from forgetscope.engines.running import Prospect
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store

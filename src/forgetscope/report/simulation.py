@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from forgetscope.benchmark.simulation import Simulated
 from forgetscope.benchmark.truth import Truth
-from forgetscope.report.words import counted
+from forgetscope.report.quantities import counted
 from forgetscope.report.tables import make_table, titled
 
 
