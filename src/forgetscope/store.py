@@ -59,6 +59,7 @@ class StepRecord:
     network: str
     state: Tensors
     divergence: Mapping[str, object] | None = None  # epoch, iteration and loss, if training ended that way
+    start: Mapping[str, str] | None = None  # SHA-256 of the weights that training started from
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,12 @@ class StoredStep:
         """Epoch, iteration and loss at which training diverged; None for a step that came to its end."""
         facts: dict[str, Any] | None = self.info.get("divergence")
         return facts
+
+    @property
+    def start_weights(self) -> str | None:
+        """SHA-256 of the network when training began, head grown; None where it was not recorded."""
+        digest: str | None = self.info.get("start", {}).get("weights")
+        return digest
 
     def table(self, name: TableName) -> pa.Table:
         # Not pq.read_table: its threads, still starting when a short command ends beside torch, abort the process at exit.
@@ -335,6 +342,8 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
         "history": [dict(epoch) for epoch in record.history],
         "committed": committed,
     }
+    if record.start is not None:
+        info["start"] = dict(record.start)
     contents = {"step.json": _json(info)}
     for name in TABLES:
         contents[f"{name}.parquet"] = parquet_bytes(record.tables[name])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,8 +35,8 @@ def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: in
             rng = _stream(spec, step, partition)
             candidates = [experiment for experiment in drawn if experiment.partition == partition]
             picked = candidates[rng.integers(len(candidates))]
-            chain = add_experiment(plan, picked, sources)
-            original = plan.jobs[chain.steps[step - 1]]
+            chain = add_experiment(plan, replace(picked, sequence=picked.sequence[:step]), sources)
+            original = plan.jobs[chain.steps[-1]]
             learned = [label for group in picked.sequence[: step - 1] for label in group]
             others = []
             for classes in _other_classes(learned, original.spec.classes, data.classes, runs, rng):
