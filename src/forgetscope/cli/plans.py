@@ -102,7 +102,7 @@ def work_off(workers: Workers, run: RunSpec, *, estimating: bool) -> Outcome:
     from forgetscope.cli.progress import watch_plan
     from forgetscope.engines.running import run_all
     from forgetscope.experiment.stopping import Stop, on_signals
-    from forgetscope.report.words import duration
+    from forgetscope.report.quantities import duration
 
     ahead, stop = look_ahead(workers, run, calibrating=estimating), Stop()
     if ahead.done:

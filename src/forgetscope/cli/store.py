@@ -107,7 +107,7 @@ def export_to(
     """Write steps to one file that another machine can import and verify."""
     from forgetscope.cli.progress import counting
     from forgetscope.housekeeping.exchange import chains, export_steps
-    from forgetscope.report.storage import counted, size_text
+    from forgetscope.report.quantities import counted, size_text
     from forgetscope.store import Store
 
     steps = chains(Store.existing(store), ids or [])
@@ -162,7 +162,7 @@ def sql(
 
 
 def _tell(result: Imported, file: Path, store: Path) -> None:
-    from forgetscope.report.storage import counted
+    from forgetscope.report.quantities import counted
 
     echo(f"{counted(len(result.new), 'step')} imported into {store}, {len(result.present)} there already.")
     for path in result.quarantined:

@@ -10,9 +10,8 @@ from forgetscope.benchmark.costs import Estimate
 from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.space import Drawn, Partition
 from forgetscope.benchmark.status import Status
-from forgetscope.report.storage import counted, size_text
+from forgetscope.report.quantities import counted, duration, size_text
 from forgetscope.report.tables import make_table, titled
-from forgetscope.report.words import duration
 
 FAILURES_SHOWN = 10
 

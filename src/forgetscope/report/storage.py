@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from forgetscope.housekeeping.collection import Freeable
 from forgetscope.housekeeping.inventory import Folder, Inventory
 from forgetscope.housekeeping.verification import Verification
+from forgetscope.report.quantities import counted, size_text
 from forgetscope.report.tables import make_table, plain, titled
 
 if TYPE_CHECKING:
@@ -76,18 +77,6 @@ def answer_view(answer: pa.Table) -> RenderableType:
         table.add_row(*("–" if value is None else _cell(value) for value in row))
     cut = f"The first {ROWS} of {answer.num_rows:,} rows; --json prints all." if answer.num_rows > ROWS else None
     return Group(table, *([plain(cut, "dim")] if cut else []))
-
-
-def size_text(size: int) -> str:
-    """A size to read: 12 bytes, 3.4 kB, 1.2 MB, 800 MB."""
-    if size < 1000:
-        return f"{size} bytes"
-    value, unit = (size / 1e3, "kB") if size < 1e6 else (size / 1e6, "MB")
-    return f"{value:,.1f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _folders(title: str, folders: Sequence[Folder]) -> RenderableType:

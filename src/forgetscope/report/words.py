@@ -62,12 +62,3 @@ def budget(rehearsal: RehearsalSpec) -> str:
     if rehearsal.retention is None:
         return f"{rehearsal.memory} images"
     return f"{100 * rehearsal.retention:g}\u202f%"
-
-
-def duration(seconds: float) -> str:
-    """A time to read: 40 seconds, 12 minutes, 3.4 hours, 12 days."""
-    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * length:
-            value = seconds / length
-            return f"{value:.1f} {unit}" if value < 10 and unit != "minutes" else f"{value:,.0f} {unit}"
-    return f"{seconds:.0f} seconds"

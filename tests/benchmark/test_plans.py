@@ -1,0 +1,156 @@
+"""Plans: distinct steps, what is shared, what is done, how long it takes; without data and without torch."""
+
+from __future__ import annotations
+
+import json
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import forgetscope
+from conftest import TINY
+from forgetscope.benchmark.costs import Rates, estimate, longest_ahead, makespan, step_seconds
+from forgetscope.benchmark.plans import Job, Plan, benchmark_plan, chain_of, descendants
+from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.cli.app import app
+from forgetscope.data.library import data_facts, load_data
+from forgetscope.spec import RunSpec, step_id, step_specs
+from forgetscope.store import Store
+
+RATES = Rates(1.0, 2.0, 0.5, 0.25, 3.0, 10.0, 1e6, 1e3)
+
+
+def graph(parents: list[int | None]) -> dict[str, Job]:
+    spec = step_specs(RunSpec(), ((0,),), data_facts("glyphs").augmentation)[0]
+    return {str(i): Job(str(i), None if p is None else str(p), spec, 0) for i, p in enumerate(parents)}
+
+
+forests = st.lists(st.integers(0, 1000), max_size=12).map(
+    lambda draws: graph([None if i == 0 or d % 3 == 0 else d % i for i, d in enumerate(draws)])
+)
+
+
+@pytest.mark.parametrize("preset", ["cifar100", "tiny-imagenet"])
+def test_the_papers_plans(preset: str) -> None:
+    plan = benchmark_plan(BenchmarkSpec.load(preset))
+    assert len(plan.chains) == 360
+    assert {step: [len(ids) for ids in cells.values()] for step, cells in plan.partitions().items()} == {
+        2: [40] * 9,
+        3: [40] * 6,
+    }
+    assert len(plan.jobs) == 360 + 360 + 240
+    assert plan.steps_shared == 0
+
+
+def test_a_paired_plan_shares_first_steps() -> None:
+    plan = benchmark_plan(BenchmarkSpec.load("glyphs", {"design": "paired", "policies": ["uniform", "herding"]}))
+    first = [job for job in plan.jobs.values() if job.parent is None]
+    assert len(first) == 3 * 5  # increments x experiments
+    assert len(plan.chains) == 3 * 5 * 3 * 2
+    assert plan.steps_shared == len(plan.chains) - len(first)
+
+
+def test_ids_are_those_of_single_runs(tmp_path: Path, tiny_store: Path) -> None:
+    """A step that was run on its own is done for a benchmark that contains it."""
+    data = load_data("glyphs", TINY["image_size"])
+    plan = Plan({"name": "x"}, data_facts("glyphs", TINY["image_size"]), TINY["image_size"], "resnet8")
+    run = RunSpec(**TINY)
+    ids = plan.add(None, 0, step_specs(run, run.sequence, data.augmentation))
+    assert plan.done(Store(tiny_store)) == set(ids)
+    assert plan.done(Store(tmp_path / "empty")) == set()
+    assert [job.past_classes for job in plan.jobs.values()] == [0, 2, 4]
+    assert [job.id for job in chain_of(plan.jobs, ids[2])] == ids
+
+
+def test_parents_come_before_their_children() -> None:
+    plan = benchmark_plan(BenchmarkSpec.load("glyphs", {"experiments": 2}))
+    seen: set[str | None] = {None}
+    for job in plan.jobs.values():
+        assert job.parent in seen
+        seen.add(job.id)
+        assert job.id == step_id(job.parent, job.spec, plan.data.digest or "the data are not here")
+
+
+@given(forests, st.sets(st.integers(0, 11)))
+def test_descendants(jobs: dict[str, Job], start: set[int]) -> None:
+    roots = {str(i) for i in start} & jobs.keys()
+    expected = {id for id in jobs if roots & {job.id for job in chain_of(jobs, id)}}
+    assert descendants(jobs, roots) == expected
+
+
+@given(forests, st.lists(st.integers(1, 9), min_size=12, max_size=12), st.integers(1, 4))
+def test_makespan_lies_between_what_it_cannot_beat_and_one_worker(jobs: dict[str, Job], draws: list[int], workers: int) -> None:
+    costs = {id: float(draw) for id, draw in zip(jobs, draws, strict=False)}
+    ahead = longest_ahead(jobs, costs)
+    assert ahead == {id: max(sum(costs[j.id] for j in _between(jobs, id, other)) for other in _below(jobs, id)) for id in jobs}
+    total = sum(costs.values())
+    critical = max(ahead.values(), default=0.0)
+    span = makespan(jobs, costs, workers)
+    assert max(critical, total / workers) - 1e-9 <= span <= total / workers + critical * (workers - 1) / workers + 1e-9
+    assert makespan(jobs, costs, 1) == pytest.approx(total)
+
+
+def _below(jobs: dict[str, Job], id: str) -> list[str]:
+    return [other for other in jobs if id in [job.id for job in chain_of(jobs, other)]]
+
+
+def _between(jobs: dict[str, Job], id: str, other: str) -> list[Job]:
+    chain = list(chain_of(jobs, other))
+    return chain[[job.id for job in chain].index(id) :]
+
+
+def test_costs_by_hand() -> None:
+    """Glyphs: 200 training and 100 test images per class; ten classes a step, 20 epochs, a probe after each and one before."""
+    plan = benchmark_plan(BenchmarkSpec.load("glyphs", {"experiments": 1, "increments": [0.1], "retentions": [0.08]}))
+    first, second, third = plan.jobs.values()
+    assert step_seconds(first, plan, RATES) == 10 + 20 * 3 + 1000 * 0.25 + 20 * 2000 * 1.0
+    assert step_seconds(second, plan, RATES) == 10 + 20 * 3 + 2000 * 0.25 + 20 * 4000 * 2.0 + 21 * 4000 * 0.5
+    assert step_seconds(third, plan, RATES) == 10 + 20 * 3 + 3000 * 0.25 + 20 * 4000 * 2.0 + 21 * 6000 * 0.5
+    expected = estimate(plan, plan.jobs.keys(), RATES, jobs=2)
+    assert expected.seconds == sum(step_seconds(job, plan, RATES) for job in plan.jobs.values())  # a chain
+    assert expected.memory == 2 * 1e6 + (6000 + 4000) * 3 * 16 * 16
+    assert estimate(plan, [third.id], RATES, jobs=2).seconds == step_seconds(third, plan, RATES)
+
+
+@pytest.fixture
+def without_torch(tmp_path: Path) -> list[str]:
+    """A Python that finds everything that this one finds, except torch."""
+    found = tmp_path / "packages"
+    found.mkdir()
+    for entry in Path(site.getsitepackages()[0]).iterdir():
+        if not entry.name.startswith(("torch", "functorch")):
+            (found / entry.name).symlink_to(entry)
+    source = Path(forgetscope.__file__).parents[1]
+    start = f"import sys; sys.path[:0] = [{str(source)!r}, {str(found)!r}]; from forgetscope.cli import main; main()"
+    return [sys.executable, "-S", "-c", start]
+
+
+def test_plans_need_neither_torch_nor_data(without_torch: list[str], tmp_path: Path) -> None:
+    command = [*without_torch, "bench", "plan", "tiny-imagenet", "--json", "--store", str(tmp_path / "store")]
+    environment = {"FORGETSCOPE_CACHE": str(tmp_path / "cache"), "PATH": ""}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert plan["experiments"] == 360
+    assert plan["measured_steps"] == {"2": 360, "3": 240}
+    assert {step: len(cells) for step, cells in plan["partitions"].items()} == {"2": 9, "3": 6}
+    assert plan["steps_to_run"] == 960
+    assert plan["steps_shared"] == 0
+    assert "torch is not installed" in plan["estimate"]["missing"]
+    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_plan_without_the_data_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path / "cache"))
+    result = CliRunner().invoke(app, ["bench", "plan", "cifar100", "--json", "--store", str(tmp_path / "store")])
+    plan = json.loads(result.stdout)
+    assert plan["steps_to_run"] == 960
+    assert plan["estimate"] == {"missing": "There is no data set 'cifar100'. Get it with `forgetscope data get cifar100`."}
+    assert not (tmp_path / "store").exists()
