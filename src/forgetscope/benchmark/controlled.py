@@ -24,6 +24,8 @@ RERUNS = 19
 def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: int = RERUNS) -> Plan:
     """The picked steps with all that they build on, and `runs` further runs of each."""
     template = spec.template
+    if template.probe_every == 0:
+        raise SpecError(f"{spec.name}: probe_every = 0 measures neither NIC nor SIC. Use 1 or more.")
     data = data or data_facts(template.dataset, template.image_size)
     about = {"kind": "controlled", "name": f"{spec.name}-controlled", "benchmark": spec.to_toml(), "runs": runs}
     plan, drawn, sources = empty_plan(about, template, data), sample(spec, data.classes), sources_of(spec)

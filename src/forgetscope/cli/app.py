@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forgetscope.allocation import keep_memory
-from forgetscope.cli import bench, data
+from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
@@ -132,7 +132,7 @@ def show(
         print_view(terminal.overview_view(means))
     if policies:
         echo()
-        print_view(terminal.comparison_view(policies))
+        print_view(terminal.comparison_view(policies), whole=True)
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
@@ -161,6 +161,10 @@ def config(
     given = overrides(settings)
     spec = RunSpec(**given) if file is None else RunSpec.from_toml(file, given)
     typer.echo(spec.to_toml(comments=True), nl=False)
+
+
+app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
+app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
 
 
 def _run(

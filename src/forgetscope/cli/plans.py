@@ -67,13 +67,16 @@ def find_recipe(name: str, settings: list[str] | None, store: Store) -> Recipe:
     """Of a benchmark, or of any plan that the store remembers."""
     from forgetscope.benchmark.recipes import benchmark_recipe, recorded_recipe
     from forgetscope.benchmark.records import recorded_plans
-    from forgetscope.benchmark.space import BenchmarkSpec
+    from forgetscope.benchmark.space import BenchmarkSpec, presets
+    from forgetscope.spec import nearest
 
-    for record in recorded_plans(store):
-        if record["id"] == name:
-            if settings:
-                raise SpecError(f"--set {settings[0]}: {name} is a plan as it was run. Leave --set out, or name the benchmark.")
-            return recorded_recipe(record)
+    records = {record["id"]: record for record in recorded_plans(store)}
+    if name in records:
+        if settings:
+            raise SpecError(f"--set {settings[0]}: {name} is a plan as it was run. Leave --set out, or name the benchmark.")
+        return recorded_recipe(records[name])
+    if name not in presets() and not Path(name).exists():
+        raise SpecError(f"There is no preset, file or plan {name!r}.{nearest(name, [*presets(), *records])}")
     return benchmark_recipe(BenchmarkSpec.load(name, overrides(settings)))
 
 
