@@ -70,27 +70,31 @@ def check_unchanged(runs: Sequence[StoredStep]) -> None:
 
     The parent's id stands for everything before the step, data included; seed and step number for all random streams."""
     for run in runs[1:]:
-        for what, mine, first in _facts(run, runs[0]):
-            if mine != first:
-                raise StoreError(
-                    f"Step {run.id[:8]} is no re-run of step {runs[0].id[:8]}: its {what} differs ({mine}, not {first}). Check "
-                    f"them with `forgetscope store verify`; delete the folder of the wrong one in steps/ and run it again."
-                )
+        for (what, mine), first in zip(_facts(run).items(), _facts(runs[0]).values(), strict=True):
+            _must_be_equal(run, runs[0], what, mine, first)
+    recorded = [run for run in runs if run.start_weights is not None]
+    for run in recorded[1:]:
+        _must_be_equal(run, recorded[0], "digest of the initial weights", run.start_weights, recorded[0].start_weights)
 
 
-def _facts(run: StoredStep, first: StoredStep) -> list[tuple[str, object, object]]:
-    """What must be equal in two runs, with its name; the digest of weights where both know it."""
-    facts: list[tuple[str, object, object]] = [
-        ("parent", run.parent, first.parent),
-        ("data", run.info["data"]["digest"], first.info["data"]["digest"]),
-        ("number of new classes", len(run.spec.classes), len(first.spec.classes)),
-    ]
-    mine, theirs = run.spec.model_dump(mode="json"), first.spec.model_dump(mode="json")
-    facts += [(name, mine[name], theirs[name]) for name in mine if name != "classes"]
-    facts.append(("rehearsal set", _rehearsal_digest(run), _rehearsal_digest(first)))
-    if run.start_weights is not None and first.start_weights is not None:
-        facts.append(("digest of the initial weights", run.start_weights, first.start_weights))
-    return facts
+def _must_be_equal(run: StoredStep, first: StoredStep, what: str, mine: object, theirs: object) -> None:
+    if mine != theirs:
+        raise StoreError(
+            f"Step {run.id[:8]} is no re-run of step {first.id[:8]}: its {what} differs ({mine}, not {theirs}). See "
+            "`forgetscope store verify`, delete the folder of the wrong one in steps/, and run the same command again."
+        )
+
+
+def _facts(run: StoredStep) -> dict[str, object]:
+    """What must be equal in two runs, by name; initial weights apart, which not every record tells."""
+    options = run.spec.model_dump(mode="json")
+    return {
+        "parent": run.parent,
+        "data": run.info["data"]["digest"],
+        "number of new classes": len(options.pop("classes")),
+        **options,
+        "rehearsal set": _rehearsal_digest(run),
+    }
 
 
 def _rehearsal_digest(step: StoredStep) -> str:

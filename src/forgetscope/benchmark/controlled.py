@@ -41,7 +41,7 @@ def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: in
             original = plan.jobs[chain.steps[-1]]
             learned = [label for group in picked.sequence[: step - 1] for label in group]
             others = []
-            for classes in _other_classes(learned, original.spec.classes, data.classes, runs, rng):
+            for classes in other_classes(learned, original.spec.classes, data.classes, runs, rng):
                 rerun = original.spec.model_copy(update={"classes": classes})
                 others += plan.add(original.parent, original.past_classes, [rerun])
             plan.reruns.append(Reruns(original.id, step, partition, tuple(others)))
@@ -52,7 +52,7 @@ def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: in
     return plan
 
 
-def _other_classes(
+def other_classes(
     learned: list[int], original: tuple[int, ...], classes: int, runs: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
     """Sets of new classes, uniform among those of classes that were not learned before; none twice, the original included."""

@@ -39,7 +39,7 @@ def recorded_recipe(record: Mapping[str, Any]) -> Recipe:
 def _same(record: Mapping[str, Any], plan: Plan) -> Plan:
     if plan.data.digest != record["data"]["digest"]:
         raise StoreError(
-            f"Plan {record['id']} was run on other data than the {plan.data.name} that is here, or they are not here any more. "
-            "See `forgetscope data list`."
+            f"Plan {record['id']} was run on a data set {plan.data.name!r} that is not here any more: it is gone or "
+            "has changed. See `forgetscope data list`."
         )
     return plan
