@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
+import numpy as np
 import pytest
 
-import forgetscope  # noqa: F401  before torch, so that OpenMP's threads wait briefly: tests run beside each other
+import forgetscope  # before torch, so that OpenMP's threads wait briefly: tests run beside each other
 
 import torch  # isort: skip
 
 if TYPE_CHECKING:
+    from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.store import Store
 
 # No timed tests: shared machines are noisy. The same examples on every run, so that a failure can be repeated.
@@ -31,6 +33,20 @@ TINY = {
     "first_batch": 32,
     "batch": 64,
     "retention": 0.08,
+}
+
+
+SMALL = {
+    "name": "small",
+    "dataset": "squares",
+    "network": "resnet8",
+    "increments": [0.25, 0.5],
+    "retentions": [0.25],
+    "experiments": 2,
+    "epochs": 2,
+    "first_batch": 16,
+    "batch": 16,
+    "learning_rate": 0.05,
 }
 
 
@@ -79,3 +95,39 @@ def raise_schema(folder: Path) -> None:
     content = (folder / "step.json").read_bytes()
     manifest["step.json"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
     (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.fixture(scope="session")
+def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with a data set of eight classes that a step learns in a fraction of a second."""
+    cache = tmp_path_factory.mktemp("squares")
+    rng = np.random.default_rng(0)
+
+    def images(each: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = np.repeat(np.arange(8), each)
+        pixels = rng.integers(0, 80, size=(len(labels), 8, 8, 3))
+        for i, label in enumerate(labels):
+            pixels[i, label // 4 * 4 : label // 4 * 4 + 4, label % 4 * 2 : label % 4 * 2 + 2] += 150
+        return pixels.astype(np.uint8), labels
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORGETSCOPE_CACHE", str(cache))
+        (train, train_labels), (test, test_labels) = images(12), images(6)
+        forgetscope.add_arrays("squares", train, train_labels, test, test_labels)
+    return cache
+
+
+@pytest.fixture
+def small(squares: Path, monkeypatch: pytest.MonkeyPatch) -> BenchmarkSpec:
+    """A benchmark over it."""
+    from forgetscope.benchmark.space import BenchmarkSpec
+
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(squares))
+    return BenchmarkSpec(**SMALL)
+
+
+@pytest.fixture
+def small_file(small: BenchmarkSpec, tmp_path: Path) -> Path:
+    file = tmp_path / "small.toml"
+    file.write_text(small.to_toml())
+    return file

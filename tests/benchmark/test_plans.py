@@ -51,8 +51,8 @@ def test_the_papers_plans(preset: str) -> None:
 def test_a_paired_plan_shares_first_steps() -> None:
     plan = benchmark_plan(BenchmarkSpec.load("glyphs", {"design": "paired", "policies": ["uniform", "herding"]}))
     first = [job for job in plan.jobs.values() if job.parent is None]
-    assert len(first) == 3 * 5  # increments x experiments
-    assert len(plan.chains) == 3 * 5 * 3 * 2
+    assert len(first) == 3 * 10  # increments x experiments
+    assert len(plan.chains) == 3 * 10 * 3 * 2
     assert plan.steps_shared == len(plan.chains) - len(first)
 
 

@@ -152,6 +152,9 @@ class _PlanWatcher:
         self._started = time.monotonic()
 
     def started(self, job: Job) -> None:
+        if job.id not in self._left:  # its record turned out to be of no use
+            self._left[job.id] = self._costs[job.id]
+            self._total, self._count = self._total + self._costs[job.id], self._count + 1
         self._begun.setdefault(job.id, 0.0)
         self._tell(important=self._done == 0)
 

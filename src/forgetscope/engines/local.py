@@ -120,6 +120,12 @@ class _Process:
         with suppress(BrokenPipeError):
             self.process.stdin.close()
 
+    def close(self) -> None:
+        """When it has ended."""
+        self.ask_to_stop()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
     def cause_of_death(self) -> str:
         code = self.process.wait()
         with self._log.open("rb") as file:
@@ -268,6 +274,7 @@ class _Supervisor:
         self._selector.unregister(process.process.stdout)
         self._processes.remove(process)
         cause, job = process.cause_of_death(), process.job
+        process.close()
         self._born_dead += 1
         if self._born_dead > ATTEMPTS * self._workers.count:
             raise ForgetscopeError(f"Workers die as soon as they start. {cause}")
@@ -322,5 +329,4 @@ def _dismiss(processes: Collection[_Process]) -> None:
         except subprocess.TimeoutExpired:
             process.process.kill()
             process.process.wait()
-        assert process.process.stdout is not None
-        process.process.stdout.close()
+        process.close()
