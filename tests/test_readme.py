@@ -46,6 +46,8 @@ def test_the_commands_run(tmp_path: Path) -> None:
             Image.new("RGB", (20, 30), (40 * i, 0, 0)).save(tmp_path / "birds" / name / f"{i}.png")
     archive = write_tar(tmp_path / "tiny.tar.gz", {f"{name}.bin": binary(name) for name in SPLITS})
     script = "set -e\n" + "\n".join(blocks("sh")).replace("data get cifar100 ", f"data get cifar100 --from {archive} ")
+    script = script.replace("--pairs 5", "--pairs 2 --no-estimate")
+    assert "--no-estimate" in script
     changes = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(tmp_path),
@@ -58,7 +60,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
     assert "DataSet('birds', 2 classes, 8 + 2 images, 64x64) is ready" in ran.stdout
     assert (tmp_path / "report.html").is_file()
     assert "Means over experiments that differ in seed and classes only" in ran.stdout
-    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 1 + 1  # other policies share the first step
+    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 2 + 2  # other policies share the first steps
     assert "paired difference to uniform" in ran.stdout
 
 

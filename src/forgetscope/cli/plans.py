@@ -107,6 +107,7 @@ def work_off(workers: Workers, run: RunSpec, *, estimating: bool) -> Outcome:
     from forgetscope.experiment.stopping import Stop, on_signals
     from forgetscope.report.quantities import duration
 
+    echo(f"Plan {workers.plan.id}", err=True)
     ahead, stop = look_ahead(workers, run, calibrating=estimating), Stop()
     if ahead.done:
         echo(f"{len(ahead.done)} of {len(workers.plan.jobs)} steps are in the store already.", err=True)
