@@ -18,7 +18,7 @@ from forgetscope.experiment import run_experiment
 from forgetscope.files import is_locked
 from forgetscope.housekeeping import exchange
 from forgetscope.housekeeping.collection import free, freeable
-from forgetscope.housekeeping.exchange import chains, export_steps, import_steps
+from forgetscope.housekeeping.exchange import chains, export_steps, import_steps, plan_files
 from forgetscope.housekeeping.verification import verify_store
 from forgetscope.spec import RunSpec
 from forgetscope.store import FREED, STATE, Store
@@ -90,6 +90,22 @@ def test_a_subset_is_whole_chains(store: Store, chain: list[str], other: Store, 
         chains(store, ["zz"])
     export_steps(chains(store, [chain[1][:8], chain[0]]), tmp_path / "two.tar")
     assert import_steps(tmp_path / "two.tar", other).new == chain[:2]
+
+
+def test_plans_travel_along(store: Store, other: Store, tmp_path: Path) -> None:
+    for name, content in (("a-1", '{"id": "a-1"}'), ("b.c-2", '{"id": "b.c-2"}')):
+        (store.path / "plans" / name).mkdir(parents=True)
+        (store.path / "plans" / name / "plan.json").write_text(content)
+    export_steps(store.steps(), tmp_path / "file.tar", plans=plan_files(store))
+    (other.path / "plans" / "a-1").mkdir(parents=True)
+    (other.path / "plans" / "a-1" / "plan.json").write_text("stays")
+    assert import_steps(tmp_path / "file.tar", other).damaged == {}
+    assert [file.read_text() for file in plan_files(other)] == ["stays", '{"id": "b.c-2"}']
+    content = (tmp_path / "file.tar").read_bytes()
+    (tmp_path / "file.tar").write_bytes(content.replace(b'{"id": "b.c-2"}', b'{"id": "b.x-2"}'))
+    third = Store(tmp_path / "third")
+    assert "plans/b.c-2/plan.json" in import_steps(tmp_path / "file.tar", third).damaged
+    assert [file.parent.name for file in plan_files(third)] == ["a-1"]
 
 
 def test_a_damaged_step_is_not_exported(store: Store, chain: list[str], tmp_path: Path) -> None:
@@ -221,13 +237,16 @@ ID = "a" * 32
 @pytest.mark.parametrize(
     ("member", "reason"),
     [
-        (extra("../evil"), "no name of a step's file"),
-        (extra("/etc/evil"), "no name of a step's file"),
-        (extra(f"steps/{ID}/../../evil"), "no name of a step's file"),
-        (extra(f"steps/{ID}/evil.pkl"), "no name of a step's file"),
-        (extra(f"steps/{ID.upper()}/step.json"), "no name of a step's file"),
-        (extra(f"steps/{ID}/step.json\n"), "no name of a step's file"),
-        (extra("index.json"), "no name of a step's file"),
+        (extra("../evil"), "no name of a step's or a plan's file"),
+        (extra("/etc/evil"), "no name of a step's or a plan's file"),
+        (extra(f"steps/{ID}/../../evil"), "no name of a step's or a plan's file"),
+        (extra(f"steps/{ID}/evil.pkl"), "no name of a step's or a plan's file"),
+        (extra(f"steps/{ID.upper()}/step.json"), "no name of a step's or a plan's file"),
+        (extra(f"steps/{ID}/step.json\n"), "no name of a step's or a plan's file"),
+        (extra("plans/../plan.json"), "no name of a step's or a plan's file"),
+        (extra("plans/.hidden/plan.json"), "no name of a step's or a plan's file"),
+        (extra("plans/a/journal.jsonl"), "no name of a step's or a plan's file"),
+        (extra("index.json"), "no name of a step's or a plan's file"),
         (extra(f"steps/{ID}/step.json", tarfile.SYMTYPE, "/etc/passwd"), "no plain file"),
         (extra(f"steps/{ID}/step.json", tarfile.LNKTYPE, "index.json"), "no plain file"),
         (extra(f"steps/{ID}/step.json", tarfile.CHRTYPE), "no plain file"),
@@ -262,7 +281,7 @@ def test_an_index_with_other_names_is_refused(exported: Path, other: Store, name
         document["members"][name] = {"sha256": "0" * 64, "size": 0}  # type: ignore[index]
 
     repacked(exported, lambda members: members, add)
-    with pytest.raises(DamagedExport, match="no name of a step's file"):
+    with pytest.raises(DamagedExport, match="no name of a step's or a plan's file"):
         import_steps(exported, other)
     assert not other.path.exists()
 

@@ -106,13 +106,14 @@ def export_to(
 ) -> None:
     """Write steps to one file that another machine can import and verify."""
     from forgetscope.cli.progress import counting
-    from forgetscope.housekeeping.exchange import chains, export_steps
+    from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
     from forgetscope.report.quantities import counted, size_text
     from forgetscope.store import Store
 
-    steps = chains(Store.existing(store), ids or [])
+    opened = Store.existing(store)
+    steps, plans = chains(opened, ids or []), [] if ids else plan_files(opened)
     with counting(PATIENCE) as progress:
-        size = export_steps(steps, output, states=not without_states, progress=progress)
+        size = export_steps(steps, output, plans=plans, states=not without_states, progress=progress)
     echo(
         f"Exported {counted(len(steps), 'step')} to {output.resolve()}, {size_text(size)}. "
         f"Elsewhere: forgetscope store import {output.name}"
@@ -169,7 +170,7 @@ def _tell(result: Imported, file: Path, store: Path) -> None:
         echo(f"A damaged step was there: moved to {path} and replaced.")
     if result.damaged:
         for id, reason in result.damaged.items():
-            echo(f"Step {id[:8]} was not imported: {reason}", err=True)
+            echo(f"{id if '/' in id else f'Step {id[:8]}'} was not imported: {reason}", err=True)
         echo(f"{file} is damaged. Get it, or export it, again and import that: what is here stays.", err=True)
 
 

@@ -1,7 +1,8 @@
 """Steps as one file that another machine can import and verify.
 
 The file is a plain tar: `index.json` with the SHA-256 and size of each member, then `steps/<id>/<file>`, ancestors first, so
-that an import that stops half-way leaves whole chains. Equal steps give equal bytes: no times, owners or paths.
+that an import that stops half-way leaves whole chains; then `plans/<id>/plan.json`. Equal steps give equal bytes: no times,
+owners or paths.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from forgetscope.errors import DamagedExport, DamagedStep, StoreError
-from forgetscope.files import locked_if_free, replacing, write_durably
+from forgetscope.files import locked_if_free, replacing, told, write_durably
 from forgetscope.housekeeping.verification import file_damage, record_problem
 from forgetscope.store import FREED, STATE, TABLES, Store, StoredStep
 
@@ -25,7 +28,7 @@ FORMAT = 1
 INDEX = "index.json"
 INDEX_LIMIT = 256 * 2**20  # bytes; the index of ten thousand steps has about 15 MB
 FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in TABLES), STATE, FREED)
-MEMBER = re.compile(rf"steps/([0-9a-f]{{32}})/({'|'.join(map(re.escape, FILES))})")
+MEMBER = re.compile(rf"steps/([0-9a-f]{{32}})/({'|'.join(map(re.escape, FILES))})|plans/[\w-][\w.-]*/plan\.json")
 Progress = Callable[[str, int, int], None]
 
 
@@ -46,12 +49,21 @@ class Imported:
 
 
 def export_steps(
-    steps: Sequence[StoredStep], path: Path, *, states: bool = True, progress: Progress = lambda what, done, total: None
+    steps: Sequence[StoredStep],
+    path: Path,
+    *,
+    plans: Sequence[Path] = (),
+    states: bool = True,
+    progress: Progress = lambda what, done, total: None,
 ) -> int:
-    """Write steps to one file, verifying each as it is read; returns how many bytes. Without states, markers stand for them."""
+    """Write steps to one file, verifying each as it is read; returns how many bytes. Without states, markers stand for them.
+
+    plans: the plan.json files that say which steps belong to which experiment."""
     ordered = sorted(steps, key=lambda step: (step.spec.step, step.id))
     members = {step.id: _members(step, states) for step in ordered}
     entries = {f"steps/{id}/{name}": entry for id, files in members.items() for name, entry in files.items()}
+    recorded = {f"plans/{file.parent.name}/plan.json": file.read_bytes() for file in plans}
+    entries |= {name: _entry(content) for name, content in recorded.items()}
     total, done = sum(entry.size for entry in entries.values()), 0
     listing = {name: {"sha256": entry.sha256, "size": entry.size} for name, entry in entries.items()}
     index = json.dumps({"forgetscope": "export", "format": FORMAT, "members": listing}, indent=1).encode()
@@ -62,7 +74,14 @@ def export_steps(
                 _add(tar, f"steps/{step.id}/{name}", _content(step, name, entry))
                 done += entry.size
                 progress("bytes", done, total)
+        for name, content in recorded.items():
+            _add(tar, name, content)
     return path.stat().st_size
+
+
+def plan_files(store: Store) -> list[Path]:
+    """What a store remembers of the plans that were run into it."""
+    return sorted((store.path / "plans").glob("*/plan.json"))
 
 
 def chains(store: Store, prefixes: Sequence[str]) -> list[StoredStep]:
@@ -87,7 +106,23 @@ def import_steps(path: Path, store: Store, progress: Progress = lambda what, don
             _import_step(store, id, _Source(tar, {name: members.get(f"steps/{id}/{name}") for name in names}, names), result)
             done += sum(entry.size for entry in names.values())
             progress("bytes", done, total)
+        for name in (name for name in index if name.startswith("plans/")):
+            _import_plan(store, name, _Source(tar, {"plan.json": members.get(name)}, {"plan.json": index[name]}), result)
     return result
+
+
+def _import_plan(store: Store, name: str, source: _Source, result: Imported) -> None:
+    """What is there stays: a plan's id says what it is."""
+    folder = store.path / Path(name).parent
+    if (folder / "plan.json").exists():
+        return
+    try:
+        with told(folder), tempfile.TemporaryDirectory(dir=store.path / "working") as building:
+            source.write(Path(building))
+            folder.mkdir(parents=True, exist_ok=True)
+            os.replace(Path(building, "plan.json"), folder / "plan.json")
+    except _Refused as refusal:
+        result.damaged[name] = str(refusal)
 
 
 def _members(step: StoredStep, states: bool) -> dict[str, Entry]:
@@ -159,7 +194,7 @@ def _checked_members(tar: tarfile.TarFile, index: Mapping[str, Entry], path: Pat
     while (member := _next(tar)) is not None:
         reason = None
         if not MEMBER.fullmatch(member.name):
-            reason = "no name of a step's file"
+            reason = "no name of a step's or a plan's file"
         elif member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
             reason = "no plain file"
         elif member.name in found:
@@ -173,7 +208,7 @@ def _checked_members(tar: tarfile.TarFile, index: Mapping[str, Entry], path: Pat
         found[member.name] = member
     for name in index:
         if not MEMBER.fullmatch(name):
-            raise DamagedExport(f"{path} is refused: its index lists {name!r}, which is no name of a step's file.")
+            raise DamagedExport(f"{path} is refused: its index lists {name!r}, which is no name of a step's or a plan's file.")
     return found
 
 
@@ -187,8 +222,9 @@ def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
 def _by_step(index: Mapping[str, Entry]) -> dict[str, dict[str, Entry]]:
     steps: dict[str, dict[str, Entry]] = {}
     for member, entry in index.items():
-        _, id, name = member.split("/")
-        steps.setdefault(id, {})[name] = entry
+        kind, id, name = member.split("/")
+        if kind == "steps":
+            steps.setdefault(id, {})[name] = entry
     return steps
 
 
