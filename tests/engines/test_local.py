@@ -86,7 +86,7 @@ def test_a_worker_that_dies_is_replaced(small: BenchmarkSpec, tmp_path: Path, mo
     file, plan = with_policy(small, tmp_path, monkeypatch, "die")
     result = run(file, tmp_path / "store")
     assert result.exit_code == 0, result.output
-    assert "killed by SIGKILL (out of memory?). Going on from its snapshot in a new one." in result.stderr
+    assert "was killed by SIGKILL (out of memory?). Going on from its snapshot in a new one." in result.stderr
     assert contents(tmp_path / "store").keys() == plan.jobs.keys()
     monkeypatch.setenv("FAULT", "none")
     assert run(file, tmp_path / "undisturbed").exit_code == 0
@@ -100,7 +100,7 @@ def test_a_job_that_keeps_killing_its_workers_fails(
     file, plan = with_policy(small, tmp_path, monkeypatch, "always die")
     result = run(file, tmp_path / "store")
     assert result.exit_code == 1
-    assert "killed by SIGKILL (out of memory?). It was tried 3 times." in result.stderr
+    assert "was killed by SIGKILL (out of memory?). It was tried 3 times." in result.stderr
     first = {job.id for job in plan.jobs.values() if job.parent is None}
     assert contents(tmp_path / "store").keys() == first
 

@@ -69,6 +69,11 @@ class Journal:
 
     folder: Path
 
+    @property
+    def running(self) -> Path:
+        """Where an engine notes every few moments what it is doing."""
+        return self.folder / "running.json"
+
     def write(self, event: str, **facts: object) -> None:
         line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, **facts})
         path = self.folder / "journal.jsonl"

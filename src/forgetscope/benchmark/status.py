@@ -94,7 +94,7 @@ def _cells(plan: Plan, done: set[str], running: set[str], failed: set[str], dive
 
 def _running(journal: Journal, plan: Plan) -> list[dict[str, Any]]:
     try:
-        jobs = json.loads((journal.folder / "running.json").read_bytes())["jobs"]
+        jobs = json.loads(journal.running.read_bytes())["jobs"]
     except (OSError, ValueError, KeyError):
         return []
     return [job | {"epochs": plan.jobs[job["step"]].spec.training.epochs} for job in jobs if job["step"] in plan.jobs]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
     from forgetscope.benchmark.recipes import Recipe
     from forgetscope.benchmark.space import BenchmarkSpec
-    from forgetscope.engines.local import Outcome, Workers
+    from forgetscope.engines.dispatch import Outcome
+    from forgetscope.engines.local import Workers
     from forgetscope.engines.running import Prospect
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store

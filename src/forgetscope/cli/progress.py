@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
     from forgetscope.benchmark.plans import Job
-    from forgetscope.engines.local import Watcher
+    from forgetscope.engines.dispatch import Watcher
     from forgetscope.experiment.chain import Plan, PlannedStep, Progress
     from forgetscope.learning.rsgd import EpochEnd
     from forgetscope.store import StoredStep

@@ -9,7 +9,9 @@ from typing import Any
 
 from forgetscope.benchmark.costs import Estimate, Rates, estimate, step_seconds, step_work
 from forgetscope.benchmark.records import Journal, record_plan
-from forgetscope.engines.local import Outcome, Watcher, Workers, calibrate, run_plan
+from forgetscope.engines.dispatch import Dispatch, Outcome, Watcher
+from forgetscope.engines.local import Workers, calibrate, run_locally
+from forgetscope.engines.queue import JobQueue
 from forgetscope.errors import StoreError
 from forgetscope.experiment.stopping import Stop
 from forgetscope.files import locked_if_free
@@ -53,7 +55,12 @@ def run_all(workers: Workers, ahead: Prospect, watcher: Watcher, stop: Stop) -> 
             setting=_setting(workers),
             estimate=ahead.estimate.described() if ahead.estimate else None,
         )
-        outcome = run_plan(workers, ahead.done, ahead.bad, ahead.costs, journal, watcher, stop)
+        dispatch = Dispatch(JobQueue(workers.plan.jobs, ahead.done, ahead.bad, ahead.costs), journal, watcher)
+        try:
+            run_locally(workers, dispatch, journal.folder, stop)
+        finally:
+            journal.running.unlink(missing_ok=True)
+        outcome = dispatch.outcome()
         journal.write("ended", done=outcome.done, bad=len(outcome.bad), seconds=round(outcome.seconds, 1))
     return outcome
 

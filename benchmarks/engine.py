@@ -1,0 +1,115 @@
+"""The local engine: what a second job adds, what a job costs besides its training, and how good an estimate is.
+
+    python benchmarks/engine.py
+
+First steps of the glyphs benchmark, each on its own seed, into stores that are thrown away; one thread per job.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
+
+import torch
+
+from forgetscope.benchmark.costs import estimate, step_work
+from forgetscope.benchmark.plans import Plan, benchmark_plan
+from forgetscope.benchmark.records import record_plan
+from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.cli.progress import watch_plan
+from forgetscope.data.library import load_data
+from forgetscope.engines.dispatch import Dispatch
+from forgetscope.engines.local import Workers, calibrate, run_locally
+from forgetscope.engines.queue import JobQueue
+from forgetscope.experiment.chain import run_chain
+from forgetscope.experiment.settings import choose_settings
+from forgetscope.experiment.stopping import Stop
+from forgetscope.store import Store
+from interleaved import Rounds, seconds
+
+JOBS, EPOCHS, ROUNDS = 8, 10, 3
+
+
+def plan_of(epochs: int, experiments: int) -> Plan:
+    options = {"epochs": epochs, "experiments": experiments, "increments": [0.1], "retentions": [0.08], "steps": 2}
+    return benchmark_plan(BenchmarkSpec.load("glyphs", options))
+
+
+def first_steps(plan: Plan) -> Plan:
+    plan.jobs = {id: job for id, job in plan.jobs.items() if job.parent is None}
+    return plan
+
+
+def engine(plan: Plan, workers: int) -> Callable[[], float]:
+    """Answers with the seconds from the first job's start to the last one's end, without the workers' own start."""
+
+    def run() -> float:
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
+            store = Store(folder)
+            store.prepare()
+            journal, costs = record_plan(store, plan), {job.id: step_work(job, plan) for job in plan.jobs.values()}
+            staff = Workers(workers, store, plan, "cpu")
+            with watch_plan(plan.jobs, costs, plan.jobs, None) as watcher:
+                dispatch = Dispatch(JobQueue(plan.jobs, (), (), costs), journal, watcher)
+                run_locally(staff, dispatch, journal.folder, Stop())
+                return dispatch.outcome().seconds
+
+    return run
+
+
+def throughput() -> None:
+    plan = first_steps(plan_of(EPOCHS, JOBS))
+    times = Rounds({"one": engine(plan, 1), "two": engine(plan, 2)}, ROUNDS)
+    print(times.line("two jobs / one job, steps per second", "one", "two", ">= 1.8"), flush=True)
+
+
+def overhead() -> None:
+    """Many short steps through the engine, against the same steps one after the other in one process."""
+    plan = first_steps(plan_of(1, 12))
+    data, settings = load_data("glyphs"), choose_settings("cpu", 1)
+
+    def bare() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(folder)
+            store.prepare()
+            for job in plan.jobs.values():
+                run_chain([job.spec], data, store, settings)
+
+    start = first_steps(plan_of(1, 1))
+    times = Rounds({"engine": engine(plan, 1), "bare": bare, "a worker and one step": engine(start, 1)}, ROUNDS)
+    for_start = min(times.times["a worker and one step"])
+    each = [
+        (e - for_start) / (len(plan.jobs) - 1) - b / len(plan.jobs)
+        for e, b in zip(times.times["engine"], times.times["bare"], strict=True)
+    ]
+    middle = 1e3 * sorted(each)[len(each) // 2]
+    print(f"engine, besides the step itself: {middle:.0f} ms per job (wanted < 600 ms: 1 % of a minute)", flush=True)
+
+
+def estimates() -> None:
+    plan = plan_of(3, 2)
+    with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
+        store, stop = Store(folder), Stop()
+        store.prepare()
+        staff, journal = Workers(2, store, plan, "cpu"), record_plan(store, plan)
+        run = BenchmarkSpec.load("glyphs", {"epochs": 3}).template
+        began = time.perf_counter()
+        rates = calibrate(staff, run, journal.folder, stop)
+        took = time.perf_counter() - began
+        expected = estimate(plan, plan.jobs.keys(), rates, 2)
+        actual = seconds(engine(plan, 2))
+    print(f"calibration: {took:.0f} s; estimate / actual: {expected.seconds / actual:.2f} (wanted 0.7 to 1.3)")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    throughput()
+    overhead()
+    estimates()
+
+
+if __name__ == "__main__":
+    main()
