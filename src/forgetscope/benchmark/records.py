@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from forgetscope.benchmark.plans import Plan
+from forgetscope.benchmark.plans import Plan, Reruns
+from forgetscope.benchmark.space import Partition
 from forgetscope.errors import StoreError
 from forgetscope.files import replace_durably, told
 from forgetscope.store import Store
@@ -52,6 +53,14 @@ def recorded_plans(store: Store) -> list[dict[str, Any]]:
         except (OSError, ValueError) as error:
             raise StoreError(f"{path} cannot be read ({error}). Delete it: running the plan again writes it anew.") from None
     return plans
+
+
+def recorded_reruns(plan: Mapping[str, Any]) -> list[Reruns]:
+    """The picked steps of a controlled experiment, from its plan.json."""
+    return [
+        Reruns(picked["original"], picked["step"], Partition(**picked["partition"]), tuple(picked["others"]))
+        for picked in plan["reruns"]
+    ]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from forgetscope.store import Store
 class Cell:
     """The k-th steps of a partition, or what a plan has besides such steps."""
 
-    step: int | None
+    step: int | None  # None: re-runs
     partition: Partition | None
     total: int
     done: int
@@ -84,8 +84,12 @@ def _cells(plan: Plan, done: set[str], running: set[str], failed: set[str], dive
             found.append(cell(number, partition, set(ids)))
             counted |= set(ids)
     first = {job.id for job in plan.jobs.values() if job.parent is None}
-    rest = plan.jobs.keys() - counted - first
-    return [cell(1, None, first), *found, *([cell(None, None, rest)] if rest else [])]
+    reruns = {id for rerun in plan.reruns for id in rerun.others}
+    later: dict[int, set[str]] = {}  # steps of experiments that belong to no partition
+    for id in plan.jobs.keys() - counted - first - reruns:
+        later.setdefault(plan.jobs[id].spec.step, set()).add(id)
+    found += [cell(number, None, ids) for number, ids in sorted(later.items())]
+    return [cell(1, None, first), *found, *([cell(None, None, reruns)] if reruns else [])]
 
 
 def _running(journal: Journal, plan: Plan) -> list[dict[str, Any]]:
