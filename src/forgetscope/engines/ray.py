@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -56,7 +57,8 @@ def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEng
     else:
         options["address"] = cluster.address
     try:
-        ray.init(**options)
+        with _own_signals():
+            ray.init(**options)
     except (ConnectionError, RuntimeError, TimeoutError, ValueError, OSError) as error:
         where = f"at {cluster.address}" if cluster.address else "on this machine"
         raise InputError(
@@ -67,6 +69,17 @@ def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEng
         yield RayEngine(work, cluster, ray, jobs)
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray takes over SIGTERM when it starts; ours is to save and stop."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 class RayEngine:
