@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,13 @@ def test_what_is_committed_is_read_back(store: Store) -> None:
     assert step.state()["head.weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert step.state()["count"].shape == ()
     step.verify()
+
+
+def test_the_digest_of_the_initial_weights_is_there_or_not(store: Store) -> None:
+    assert store.commit(replace(record(), start={"weights": "5" * 64}), "2026-01-01").start_weights == "5" * 64
+    without = store.commit(record(id="b" * 32), "2026-01-01")
+    assert without.start_weights is None
+    assert "start" not in without.info
 
 
 def test_a_commit_leaves_nothing_else_behind(store: Store) -> None:
