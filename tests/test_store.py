@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,10 +59,29 @@ def test_what_is_committed_is_read_back(store: Store) -> None:
 
 
 def test_the_digest_of_the_initial_weights_is_there_or_not(store: Store) -> None:
-    assert store.commit(replace(record(), start={"weights": "5" * 64}), "2026-01-01").start_weights == "5" * 64
+    assert store.commit(dataclasses.replace(record(), start={"weights": "5" * 64}), "2026-01-01").start_weights == "5" * 64
     without = store.commit(record(id="b" * 32), "2026-01-01")
     assert without.start_weights is None
     assert "start" not in without.info
+
+
+def test_only_a_durable_commit_waits_for_the_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(os, "fsync", waits.append)
+    quick = store.commit(record(), "2026-01-01", durable=False)
+    assert waits == []
+    slow = store.commit(record("b" * 32), "2026-01-01")
+    assert len(waits) == len(slow.manifest) + 3  # each file, the manifest, the folder and the one that holds it
+    assert quick.manifest.keys() == slow.manifest.keys()
+    quick.verify()
+
+
+def test_a_simulated_step_says_so(store: Store) -> None:
+    made = {"seed": 3, "truth": {"noise": 0.5}}
+    assert store.commit(dataclasses.replace(record(), simulated=made), "2026-01-01").simulated == made
+    trained = store.commit(record("b" * 32), "2026-01-01")
+    assert trained.simulated is None
+    assert "simulated" not in trained.info  # its bytes are what they were
 
 
 def test_a_commit_leaves_nothing_else_behind(store: Store) -> None:

@@ -20,6 +20,12 @@ def write_durably(path: Path, data: bytes) -> None:
         _write(path, data)
 
 
+def write_soon(path: Path, data: bytes) -> None:
+    """Write and leave it to the system when the disk gets it: for what can be made again."""
+    with told(path, len(data)):
+        path.write_bytes(data)
+
+
 def _write(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)

@@ -177,11 +177,11 @@ def toml_value(value: object) -> str:
     return json.dumps(value)
 
 
-def parse_setting(setting: str) -> tuple[str, object]:
+def parse_setting(setting: str, option: str = "--set", example: str = "epochs=5") -> tuple[str, object]:
     """`key=value` from the command line; the value is TOML, or a plain word."""
     name, equals, text = setting.partition("=")
     if not equals or not name.strip():
-        raise SpecError(f"--set {setting!r} is not of the form key=value, for example --set epochs=5.")
+        raise SpecError(f"{option} {setting!r} is not of the form key=value, for example {option} {example}.")
     try:
         return name.strip(), tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -232,6 +232,11 @@ class StepSpec(Frozen):
     network: str | None  # in a first step only: later ones inherit it
     network_source: str | None = None  # SHA-256 of the file that holds a user's own network
     rehearsal: RehearsalSpec | None  # from the second step on
+
+    def is_probed(self, epoch: int) -> bool:
+        """Whether a probe follows this epoch, which counts from 1: every so many, and always the last."""
+        every = self.rehearsal.probe_every if self.rehearsal else 0
+        return every > 0 and (epoch % every == 0 or epoch == self.training.epochs)
 
 
 def step_specs(

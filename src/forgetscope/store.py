@@ -31,7 +31,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from forgetscope.errors import DamagedStep, SpecError, StateFreed, StoreError
-from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_durably
+from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_durably, write_soon
 from forgetscope.spec import StepSpec
 
 SCHEMA = 1
@@ -59,6 +59,7 @@ class StepRecord:
     network: str
     state: Tensors
     divergence: Mapping[str, object] | None = None  # epoch, iteration and loss, if training ended that way
+    simulated: Mapping[str, object] | None = None  # seed and truth, if nothing was trained
     start: Mapping[str, str] | None = None  # SHA-256 of the weights that training started from
 
 
@@ -96,6 +97,12 @@ class StoredStep:
     def divergence(self) -> dict[str, Any] | None:
         """Epoch, iteration and loss at which training diverged; None for a step that came to its end."""
         facts: dict[str, Any] | None = self.info.get("divergence")
+        return facts
+
+    @property
+    def simulated(self) -> dict[str, Any] | None:
+        """Seed and truth of a simulation; None for a step that was trained."""
+        facts: dict[str, Any] | None = self.info.get("simulated")
         return facts
 
     @property
@@ -252,17 +259,19 @@ class Store:
             raise SpecError(f"{count} steps in {self.path} begin with {prefix!r}. `forgetscope show {self.path}` lists them.")
         return found[0]
 
-    def commit(self, record: StepRecord, committed: str) -> StoredStep:
-        """Write a step whole. If another process was first, its step is verified and ours discarded."""
+    def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:
+        """Write a step whole. If another process was first, its step is verified and ours discarded.
+
+        durable: wait until the disk has it. Otherwise a power cut may damage it, which is noticed when it is read."""
         contents = _contents(record, committed)
         manifest = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()}
         contents["manifest.json"] = _json(manifest)
 
         def write(folder: Path) -> None:
             for name, data in contents.items():
-                write_durably(folder / name, data)
+                (write_durably if durable else write_soon)(folder / name, data)
 
-        if not self.install(record.id, write) and self.step(record.id).state_freed:
+        if not self.install(record.id, write, durable=durable) and self.step(record.id).state_freed:
             self._bring_back(self.step(record.id), contents[STATE], write)
         shutil.rmtree(self.working(record.id), ignore_errors=True)
         return self.step(record.id)
@@ -281,17 +290,19 @@ class Store:
             os.replace(waiting, step.folder / STATE)
             sync_folder(step.folder)
 
-    def install(self, id: str, write: Callable[[Path], None]) -> bool:
+    def install(self, id: str, write: Callable[[Path], None], *, durable: bool = True) -> bool:
         """Put a step in place whole; False if another was first: then that one is verified and ours discarded.
 
-        write: fills the folder that it is given with durable files; if it raises, nothing is left of them."""
+        write: fills the folder that it is given with files, as durable as the step is to be; if it raises, nothing is left
+        of them."""
         target = self.path / "steps" / id
         with told(self.path / "working"):
             building = Path(tempfile.mkdtemp(prefix=f"commit-{id[:8]}-", dir=self.path / "working"))
         try:
             write(building)
             with told(building):
-                sync_folder(building)
+                if durable:
+                    sync_folder(building)
                 building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
             try:
                 os.rename(building, target)
@@ -301,8 +312,9 @@ class Store:
                     raise cannot_write(target, error) from None
                 self.step(id).verify()
                 ours = False
-            with told(target):
-                sync_folder(target.parent)
+            if durable:
+                with told(target):
+                    sync_folder(target.parent)
         finally:
             shutil.rmtree(building, ignore_errors=True)
         return ours
@@ -342,6 +354,8 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
         "history": [dict(epoch) for epoch in record.history],
         "committed": committed,
     }
+    if record.simulated is not None:
+        info["simulated"] = dict(record.simulated)
     if record.start is not None:
         info["start"] = dict(record.start)
     contents = {"step.json": _json(info)}

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+<<<<<<< HEAD
 import hashlib
 import json
 import shutil
+=======
+>>>>>>> main
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from scipy import stats
 from conftest import TINY
 from forgetscope.analysis.comparison import compare_policies, planned_experiments
 from forgetscope.analysis.experiments import Experiment, experiments
+from forgetscope.benchmark.simulation import simulate
+from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.experiment import run_experiment
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
@@ -52,6 +57,15 @@ def test_differences_are_paired_within_common_parents(found: list[Experiment]) -
         pytest.approx(high),
     )
     assert uniform.differences["accuracy"].value == 0
+
+
+def test_simulated_pairs_are_in_no_mean_with_real_ones(found: list[Experiment], tmp_path: Path) -> None:
+    options = {"image_size": 8, "epochs": 1, "increments": (0.02,), "retentions": (0.08,), "steps": 2, "experiments": 2}
+    policies = {"policies": ("uniform", "herding"), "design": "paired"}
+    simulate(BenchmarkSpec(name="pairs", **options, **policies), Store(tmp_path), reruns=0)
+    simulated = experiments(Store(tmp_path))
+    assert compare_policies([*simulated, *found]) == compare_policies(found)
+    assert [row.means["accuracy"].n for row in compare_policies(simulated)] == [2, 2]
 
 
 def test_without_a_baseline_there_is_nothing_to_compare(found: list[Experiment]) -> None:

@@ -8,6 +8,8 @@ import pytest
 from conftest import TINY
 from forgetscope.analysis.experiments import MEASURES, Experiment, experiments, open_experiment, overview
 from forgetscope.analysis.statistics import spearman
+from forgetscope.benchmark.simulation import simulate
+from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.errors import StoreError
 from forgetscope.experiment import run_experiment
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
@@ -69,6 +71,21 @@ def test_other_settings_are_not_mixed(tiny_store: Path, tmp_path: Path) -> None:
     store = Store(shutil.copytree(tiny_store, tmp_path / "store"))
     run_experiment(RunSpec(**{**TINY, "retention": 0.2, "sequence": TINY["sequence"][:2]}), store, device="cpu", threads=1)
     assert overview(experiments(store)) == []
+
+
+def test_simulated_experiments_are_in_no_mean_with_real_ones(tiny_store: Path, tmp_path: Path) -> None:
+    store = Store(shutil.copytree(tiny_store, tmp_path / "store"))
+    options = {**TINY, "sequence": None, "retention": None, "increment": None}
+    shape = {name: value for name, value in options.items() if value is not None}
+    benchmark = BenchmarkSpec(**shape, name="same", increments=(0.02,), retentions=(0.08,), experiments=1)
+    for seed in (0, 1):
+        simulate(benchmark, store, seed, reruns=0)
+    real, *simulated = sorted(experiments(store), key=lambda e: e.simulated is not None)
+    assert real.simulated is None
+    assert [experiment.simulated["seed"] for experiment in simulated if experiment.simulated] in ([0, 1], [1, 0])
+    assert [e.data_title for e in (real, *simulated)] == ["glyphs 8x8", *["glyphs 8x8 (simulated)"] * 2]
+    assert ", simulated, " in repr(simulated[0])
+    assert overview([real, *simulated]) == []  # one of each
 
 
 def test_an_empty_store_says_so(tmp_path: Path) -> None:

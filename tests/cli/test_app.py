@@ -66,7 +66,7 @@ def test_version_and_help() -> None:
     import forgetscope
 
     assert invoke("--version").output.strip() == f"forgetscope {forgetscope.__version__}"
-    for command in ("demo", "run", "show", "report", "config"):
+    for command in ("demo", "run", "show", "report", "config", "simulate"):
         result = invoke(command, "--help")
         assert result.exit_code == 0
         assert f"Example: forgetscope {command}" in result.output

@@ -6,6 +6,7 @@ import multiprocessing
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -153,7 +154,7 @@ def test_a_mirror_s_archive_is_checked_against_the_official_sum(
     with pytest.raises(DataError, match="eb9058c3a382ffc7106e4002c42a8d85"):
         get_data("cifar100", f"{mirror}/cifar-100-python.tar.gz", note=lambda text: None)
     right = hashlib.md5(archive.read_bytes()).hexdigest()
-    changed = library.Known(KNOWN["cifar100"].address, {"cifar-100-python.tar.gz": right}, KNOWN["cifar100"].read, "")
+    changed = replace(KNOWN["cifar100"], archives={"cifar-100-python.tar.gz": right})
     monkeypatch.setitem(library.KNOWN, "cifar100", changed)
     assert len(get_data("cifar100", f"{mirror}/cifar-100-python.tar.gz", note=lambda text: None).classes) == 100
 

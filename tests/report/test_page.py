@@ -18,20 +18,13 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from forgetscope.analysis.experiments import Experiment
-from forgetscope.experiment.tables import (
-    ClassFacts,
-    Measured,
-    class_table,
-    confusion_table,
-    pairs_table,
-    probes_table,
-    rehearsal_table,
-)
+from forgetscope.experiment.measured import Measured
 from forgetscope.measuring.coefficients import Coefficients
 from forgetscope.measuring.probe import Measurement
 from forgetscope.report.page import render_page
 from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
 from forgetscope.store import StepRecord, Store
+from forgetscope.tables import ClassFacts, class_table, confusion_table, pairs_table, probes_table, rehearsal_table
 
 HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><a href='javascript:window.hacked=1'>click</a> & <b>bold</b>"
 PROBES = 4
@@ -107,6 +100,21 @@ def test_the_settings_name_every_step_and_its_libraries(store: Store) -> None:
     for step in experiment.steps:
         assert step.id in page
     assert "2.99.0+test" in page
+
+
+def test_a_simulated_experiment_says_so_before_anything_else(store: Store) -> None:
+    page = render_page(make_experiment(store, steps=2, simulated={"seed": 5, "truth": {"noise": 0.4}}), {})
+    markup = markup_and_data(page)
+    assert "<title>Simulated forgetting on toy" in markup
+    assert markup.index("<strong>Simulated.</strong> No network was trained") < markup.index("<h1>")
+    assert headline(page).startswith("Simulated with seed 5: nothing was trained")
+    assert document(page)["steps"][0]["finding"].startswith("Simulated with seed 5")
+    assert re.search(r'<th scope="row">noise</th>\s*<td colspan="2">0.4</td>', markup)
+
+
+def test_a_trained_experiment_does_not(store: Store) -> None:
+    markup = markup_and_data(render_page(small(store), {}))
+    assert "simulated" not in markup[markup.index("<body>") :].lower()
 
 
 def test_the_same_experiment_gives_the_same_page(store: Store) -> None:
@@ -306,6 +314,7 @@ def make_experiment(
     names: dict[int, str] | None = None,
     learned: dict[int, float] | None = None,
     vanished: Sequence[int] = (),
+    simulated: dict[str, object] | None = None,
 ) -> Experiment:
     """A chain of steps without training. Class 0 is forgotten most, and SIC falls from class to class as forgetting does.
 
@@ -341,14 +350,15 @@ def make_experiment(
             timings={"seconds": 1.5, "probe_seconds": 0.5},
             history=[{"epoch": 1, "loss": 0.9, "accuracy": 0.7}],
             tables={
-                "classes": class_table(facts, rehearsal, measured),
-                "probes": probes_table(measured, ids[:past]),
-                "pairs": pairs_table(measured, ids, past),
+                "classes": class_table(facts, rehearsal, measured.measurements()),
+                "probes": probes_table(measured.measurements(), ids[:past]),
+                "pairs": pairs_table(measured.measurements(), ids, past),
                 "rehearsal": rehearsal_table(rehearsal),
                 "confusion": confusion_table(np.eye(len(ids), dtype=np.int64), ids),
             },
             network="resnet8",
             state={"weight": np.zeros(1, np.float32)},
+            simulated=simulated,
         )
         committed.append(store.commit(record, committed="2026-01-01T00:00:00+00:00"))
         parent = id

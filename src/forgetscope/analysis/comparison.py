@@ -38,6 +38,8 @@ class PolicyComparison:
 
 def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> list[PolicyComparison]:
     """Every policy that forms pairs with the baseline policy, the baseline first; empty where there are none."""
+    found = list(found)
+    found = [experiment for experiment in found if not experiment.simulated] or found  # never both in one mean
     siblings: dict[tuple[int, str], dict[str, StepSummary]] = {}
     diverged: dict[str, tuple[int, str]] = {}
     for experiment in found:

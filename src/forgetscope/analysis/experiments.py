@@ -57,9 +57,14 @@ class Experiment:
 
     @property
     def data_title(self) -> str:
-        """The data set in two words, for example `glyphs 16x16`."""
+        """The data set in two words, for example `glyphs 16x16`; and whether only its shape was used."""
         height, width = self.data["shape"]
-        return f"{self.data['name']} {width}x{height}"
+        return f"{self.data['name']} {width}x{height}{' (simulated)' if self.simulated else ''}"
+
+    @property
+    def simulated(self) -> dict[str, Any] | None:
+        """Seed and truth, if nothing was trained."""
+        return next((step.simulated for step in self.chain if step.simulated is not None), None)
 
     @property
     def network(self) -> str:
@@ -126,7 +131,8 @@ class Experiment:
 
     def __repr__(self) -> str:
         seed = self.chain[0].spec.seed
-        return f"Experiment({self.id[:8]}: {self.data['name']}, {self.network}, {len(self.steps)} steps, seed {seed})"
+        made = ", simulated" if self.simulated else ""
+        return f"Experiment({self.id[:8]}: {self.data['name']}{made}, {self.network}, {len(self.steps)} steps, seed {seed})"
 
     def _repr_html_(self) -> str:
         """A notebook shows the past classes of the last step, most forgotten first."""
@@ -215,6 +221,8 @@ def _overview(setting: tuple[str, ...], step: int, group: Sequence[Experiment], 
 def _setting(experiment: Experiment, until: int) -> tuple[str, ...]:
     """Everything but seed and class numbers, up to this step; an option that changes between steps appears again."""
     parts = [experiment.data_title, experiment.network]
+    if experiment.simulated:
+        parts.append(str(experiment.data["digest"])[:18])  # other seeds and truths are other settings
     previous: dict[str, Any] = {}
     for step in experiment.chain[:until]:
         options = step.spec.model_dump(mode="json")

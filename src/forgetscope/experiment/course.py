@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from forgetscope.errors import Interrupted
+from forgetscope.experiment.measured import Measured
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
-from forgetscope.experiment.tables import Measured
 from forgetscope.files import replace_durably
 from forgetscope.learning.rsgd import Divergence, EpochEnd, EpochSoFar
 from forgetscope.learning.snapshots import Snapshot, momentum_of, save_snapshot

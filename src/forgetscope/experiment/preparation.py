@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.errors import StoreError
 from forgetscope.experiment.settings import Settings
-from forgetscope.experiment.tables import Indices
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
 from forgetscope.learning.networks import build_network, check_features, grow_head
@@ -22,6 +22,7 @@ from forgetscope.learning.rsgd import Normalisation, TrainingSet
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec
 from forgetscope.store import StoredStep
+from forgetscope.tables import Indices
 
 IMAGE_HISTORY = "image_history"  # in the state, beside the network: what `least-forgotten` needs
 
@@ -41,6 +42,11 @@ class Inherited:
 
     @classmethod
     def from_record(cls, parent: StoredStep) -> Inherited:
+        if parent.simulated is not None:
+            raise StoreError(
+                f"Step {parent.id[:8]} in {parent.folder.parents[1]} is simulated: there is no network to go on from. "
+                "Choose another folder with --store."
+            )
         table = parent.table("classes").to_pydict()
         rehearsal = parent.table("rehearsal")
         labels, images = rehearsal["class_id"].to_numpy(), rehearsal["image"].to_numpy()

@@ -15,24 +15,17 @@ from numpy.typing import NDArray
 
 from forgetscope.data.images import DataSet
 from forgetscope.experiment.course import Course, Saver
+from forgetscope.experiment.measured import Measured
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
-from forgetscope.experiment.tables import (
-    ClassFacts,
-    Measured,
-    class_table,
-    confusion_table,
-    pairs_table,
-    probes_table,
-    rehearsal_table,
-)
 from forgetscope.files import replace_durably, told
 from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, train_step
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore
 from forgetscope.measuring.probe import Probe
 from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, parquet_bytes
+from forgetscope.tables import ClassFacts, class_table, confusion_table, pairs_table, probes_table, rehearsal_table
 
 EVALUATION_BATCH = 500
 
@@ -81,10 +74,10 @@ def run_step(
 
 def _results(step: Prepared, course: Course) -> dict[str, Any]:
     """Tables and state of a step that was trained to its end."""
-    confusion = _confusion(step)
+    confusion, measured = _confusion(step), course.measured.measurements()
     tables = {
-        "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, course.measured),
-        "pairs": pairs_table(course.measured, step.classes, len(step.past)),
+        "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, measured),
+        "pairs": pairs_table(measured, step.classes, len(step.past)),
         "confusion": confusion_table(confusion, step.classes),
         **_tables_so_far(step, course),
     }
@@ -96,8 +89,8 @@ def _remains(step: Prepared, course: Course, divergence: Divergence) -> dict[str
     unknown, nothing = np.full(len(step.classes), np.nan), np.zeros((len(step.classes),) * 2, np.int64)
     reason = f"diverged at iteration {divergence.iteration}"
     tables = {
-        "classes": class_table(_facts(step, unknown), step.rehearsal, Measured(), reason),
-        "pairs": pairs_table(Measured(), step.classes, len(step.past)),
+        "classes": class_table(_facts(step, unknown), step.rehearsal, None, reason),
+        "pairs": pairs_table(None, step.classes, len(step.past)),
         "confusion": confusion_table(nothing, step.classes),
         **_tables_so_far(step, course),
     }
@@ -106,7 +99,7 @@ def _remains(step: Prepared, course: Course, divergence: Divergence) -> dict[str
 
 
 def _tables_so_far(step: Prepared, course: Course) -> dict[str, pa.Table]:
-    return {"probes": probes_table(course.measured, step.past), "rehearsal": rehearsal_table(step.rehearsal)}
+    return {"probes": probes_table(course.measured.measurements(), step.past), "rehearsal": rehearsal_table(step.rehearsal)}
 
 
 def _train(
@@ -132,7 +125,8 @@ def _train(
         if probe is not None:
             begin = time.monotonic()
             course.measured.add(iteration, probe.measure(network))
-            replace_durably(working / "probes.parquet", parquet_bytes(probes_table(course.measured, step.past)))
+            so_far = probes_table(course.measured.measurements(), step.past)
+            replace_durably(working / "probes.parquet", parquet_bytes(so_far))
             course.probe_seconds += time.monotonic() - begin
 
     if snapshot is None:
@@ -155,7 +149,7 @@ def _train(
         if isinstance(end, Divergence):
             course.divergence = end
             break
-        if _is_probed(spec, end.epoch):
+        if spec.is_probed(end.epoch):
             measure(end.iteration)
         saver.epoch_ended(end)
         on_epoch(end)
@@ -176,12 +170,6 @@ def _make_probe(step: Prepared, look_up: Callable[[], None]) -> Probe | None:
     marks = torch.from_numpy(rehearsed)
     new, alpha = step.new_set, step.spec.rehearsal.alpha
     return Probe(full.images, full.nodes, marks, new.images, new.nodes, alpha, prepare=inputs)
-
-
-def _is_probed(spec: StepSpec, epoch: int) -> bool:
-    """Every so many epochs, and always the last."""
-    every = spec.rehearsal.probe_every if spec.rehearsal else 0
-    return every > 0 and (epoch % every == 0 or epoch == spec.training.epochs)
 
 
 @torch.no_grad()

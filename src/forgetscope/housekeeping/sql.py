@@ -25,6 +25,7 @@ STEPS = pa.schema(
         *(("retention", pa.float64()), ("memory", pa.int64()), ("alpha", pa.float64())),
         *((name, pa.int64()) for name in ("epochs", "classes")),
         *(("device", pa.string()), ("threads", pa.int64()), ("seconds", pa.float64()), ("committed", pa.string())),
+        ("simulated", pa.bool_()),
     ]
 )
 _CLOSED = {
@@ -126,6 +127,7 @@ def _facts(step: StoredStep) -> dict[str, object]:
         **{name: info["environment"].get(name) for name in ("device", "threads")},
         "seconds": info["timings"].get("seconds"),
         "committed": info["committed"],
+        "simulated": step.simulated is not None,
     }
 
 

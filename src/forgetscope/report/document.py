@@ -54,7 +54,13 @@ def comparison_document(plan: str, rows: Sequence[PolicyComparison]) -> dict[str
 
 
 def experiment_line(experiment: Experiment) -> dict[str, Any]:
-    return {"id": experiment.id, "data": experiment.data, "network": experiment.network, "seed": experiment.chain[0].spec.seed}
+    return {
+        "id": experiment.id,
+        "data": experiment.data,
+        "network": experiment.network,
+        "seed": experiment.chain[0].spec.seed,
+        "simulated": experiment.simulated,
+    }
 
 
 def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:

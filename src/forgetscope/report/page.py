@@ -89,6 +89,7 @@ def _step_settings(step: StoredStep) -> dict[str, dict[str, object]]:
         "Last epoch": last_epoch,
         "Time": {**info["timings"], "committed": info["committed"]},
         "Made with": info["environment"],
+        "Simulated": (step.simulated or {}).get("truth", {}),
     }
 
 

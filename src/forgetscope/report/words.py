@@ -13,8 +13,15 @@ UNEVEN = 0.1  # smallest FG-R that is called uneven
 
 def finding(experiment: Experiment, summary: StepSummary | None) -> str:
     """One step in plain language: how much was forgotten, how unevenly, and which measure ranked the classes best."""
+    beginning = f"{simulation(experiment)} " if experiment.simulated else ""
     ending = f" {divergence(experiment.diverged)}" if experiment.diverged is not None else ""
-    return _finding(experiment, summary) + ending
+    return beginning + _finding(experiment, summary) + ending
+
+
+def simulation(experiment: Experiment) -> str:
+    """That the numbers tell nothing about a network."""
+    seed = (experiment.simulated or {}).get("seed")
+    return f"Simulated with seed {seed}: nothing was trained, and these numbers follow a relation that was chosen beforehand."
 
 
 def divergence(step: StoredStep) -> str:

@@ -1,0 +1,326 @@
+"""A store of any benchmark's shape in which the relation between coefficients and forgetting is known: nothing is trained.
+
+Analysis, reports and scale can be tried on it. It needs neither the data set nor torch. The model is in `docs/simulation.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from forgetscope.benchmark.controlled import RERUNS, controlled_plan
+from forgetscope.benchmark.plans import Job, Plan, benchmark_plan, chain_of
+from forgetscope.benchmark.records import record_plan
+from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.benchmark.truth import Truth
+from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.errors import DamagedStep, SpecError
+from forgetscope.learning.budgets import quotas
+from forgetscope.learning.sampling import iterations_per_epoch
+from forgetscope.randomness import Streams
+from forgetscope.spec import StepSpec, step_id
+from forgetscope.store import StepRecord, Store, TableName
+from forgetscope.tables import (
+    ClassFacts,
+    Indices,
+    Measurements,
+    Values,
+    class_table,
+    confusion_table,
+    pairs_table,
+    probes_table,
+    rehearsal_table,
+)
+
+# Of real coefficients: their means and standard deviations over classes, in the order SIC, CIC, NIC, ALL-NIC.
+MEANS, SCALES = np.array([0.5, 0.05, 1.0, 0.5]), np.array([0.2, 0.1, 0.4, 0.3])
+LOG_SIM_MEAN, LOG_SIM_SCALE = -1.0, 0.5
+LEVELS = np.array([0.5, 0.2, 1.0, 0.1])  # of norms and losses, which nothing depends on
+SIC, CIC, NIC = range(3)
+
+
+@dataclass
+class Simulated:
+    """What became of a simulation."""
+
+    plans: list[str]  # their ids
+    written: int = 0
+    present: int = 0  # steps that were there already, and whole
+    quarantined: int = 0  # steps that were there already, but damaged: written anew
+    reruns: int = 0  # steps of controlled experiments among all of them, besides those that they repeat
+
+
+def simulate(
+    spec: BenchmarkSpec,
+    store: Store,
+    seed: int = 0,
+    truth: Truth | None = None,
+    *,
+    reruns: int = RERUNS,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Simulated:
+    """Write the steps of a benchmark, and `reruns` further runs of one step per partition, that the store lacks.
+
+    Every number in a table is a function of spec, seed and truth. Every record and plan is marked as simulated."""
+    truth = truth or Truth()
+    data = data_facts(spec.template.dataset, spec.template.image_size)
+    simulation = Simulation(seed, truth, replace(data, digest=truth.digest(seed)), spec.template.image_size)
+    plans = [_marked(plan, simulation) for plan in _plans(spec, simulation.data, reruns)]
+    store.prepare()
+    for plan in plans:
+        record_plan(store, plan)
+    jobs = {id: job for plan in plans for id, job in plan.jobs.items()}
+    result = Simulated([plan.id for plan in plans], reruns=sum(len(r.others) for plan in plans for r in plan.reruns))
+    for done, id in enumerate(jobs, start=1):
+        _add(store, simulation, chain_of(jobs, id), result)
+        progress("steps", done, len(jobs))
+    return result
+
+
+def _plans(spec: BenchmarkSpec, data: DataFacts, reruns: int) -> list[Plan]:
+    plans = [benchmark_plan(spec, data)]
+    if reruns:
+        with suppress(SpecError):  # no partition leaves a choice of new classes; the benchmark itself is fine
+            plans.append(controlled_plan(spec, data, reruns))
+    return plans
+
+
+def _marked(plan: Plan, simulation: Simulation) -> Plan:
+    return replace(plan, about={**plan.about, "simulated": simulation.mark})
+
+
+def _add(store: Store, simulation: Simulation, chain: Sequence[Job], result: Simulated) -> None:
+    id = chain[-1].id
+    if id in store:
+        try:
+            store.step(id).verify()
+            result.present += 1
+            return
+        except DamagedStep:
+            store.quarantine(store.step(id).folder)
+            result.quarantined += 1
+    with store.lock(id, lambda: None):
+        store.commit(simulation.record(chain), datetime.now(UTC).isoformat(timespec="seconds"), durable=False)
+    result.written += 1
+
+
+class _Classes(NamedTuple):
+    """The classes of one step of a chain, and what their first step decides."""
+
+    ids: tuple[int, ...]
+    introduced: int
+    correct: NDArray[np.int64]  # test images recognised when just learned
+    order: Indices  # [classes, training images]: in which they are kept for rehearsal
+
+
+class _Latent(NamedTuple):
+    """Standardised coefficients of the P past classes of a step, and where they come from."""
+
+    z: Values  # [P, 3]
+    parent: Values  # [P, 3], the parent's part
+    sources: Values  # [P, N, 3], the part of each new class; parts add up to z
+    forgetting: Values  # [P]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One seed and truth over one data set's shape."""
+
+    seed: int
+    truth: Truth
+    data: DataFacts
+    image_size: int | None = None
+    environment: Mapping[str, object] = field(
+        default_factory=lambda: {
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("forgetscope", "numpy", "pyarrow")},
+        }
+    )
+
+    @cached_property
+    def mark(self) -> dict[str, Any]:
+        """What says in a record that it is simulated."""
+        return {"seed": self.seed, "truth": self.truth.model_dump()}
+
+    def record(self, chain: Sequence[Job]) -> StepRecord:
+        """The last step of a chain, which begins with a first step."""
+        spec = chain[-1].spec
+        return StepRecord(
+            id=chain[-1].id,
+            parent=chain[-1].parent,
+            spec=spec,
+            data={
+                "name": self.data.name,
+                "image_size": self.image_size,
+                "shape": self.data.shape,
+                "digest": self.data.digest,
+            },
+            environment=self.environment,
+            timings={"seconds": 0.0, "probe_seconds": 0.0},
+            history=_history(spec.training.epochs),
+            tables=self._tables([job.spec for job in chain]),
+            network=str(chain[0].spec.network),
+            state={},
+            simulated=self.mark,
+        )
+
+    def _tables(self, specs: Sequence[StepSpec]) -> dict[TableName, pa.Table]:
+        keys = _keys(specs)
+        spec, key = specs[-1], keys[-1]
+        groups = [self._learned(own, step, alone=step.step == 1) for own, step in zip(keys, specs, strict=True)]
+        ids = [id for group in groups for id in group.ids]
+        past = len(ids) - len(spec.classes)
+        correct = np.concatenate([group.correct for group in groups])
+        now, measured = correct.copy(), None
+        if past:
+            latent = self._latent(keys[-2], key, spec, past)
+            now[:past] = np.clip(np.rint(correct[:past] * (1 - latent.forgetting)), 0, self._test_images)
+            measured = self._measurements(key, spec, latent)
+        rehearsal = self._rehearsal(spec, groups[:-1])
+        facts = ClassFacts(
+            ids=ids,
+            names=[f"class {id}" for id in ids],
+            introduced=[group.introduced for group in groups for _ in group.ids],
+            train_images=[self._train_images(spec)] * len(ids),
+            when_learned=correct / self._test_images,
+            accuracy=now / self._test_images,
+        )
+        return {
+            "classes": class_table(facts, rehearsal, measured),
+            "probes": probes_table(measured, ids[:past]),
+            "pairs": pairs_table(measured, ids, past),
+            "rehearsal": rehearsal_table(rehearsal),
+            "confusion": confusion_table(self._confusion(key, now), ids),
+        }
+
+    def _learned(self, key: str, spec: StepSpec, alone: bool) -> _Classes:
+        """alone: these classes are the only ones in the step that learns them."""
+        truth, classes, test = self.truth, len(spec.classes), self._test_images
+        rng = self._stream(key, "learned")
+        accuracy = truth.accuracy + truth.accuracy_sd * rng.standard_normal(classes)
+        correct = np.clip(np.rint(accuracy * test), 1, test).astype(np.int64)
+        correct[rng.random(classes) < truth.never_learned] = 0
+        if alone and classes == 1:
+            correct[:] = test  # there is no other class to take it for
+        images = np.tile(np.arange(self._train_images(spec)), (classes, 1))
+        return _Classes(spec.classes, spec.step, correct, rng.permuted(images, axis=1))
+
+    def _rehearsal(self, spec: StepSpec, past: Sequence[_Classes]) -> dict[int, Indices]:
+        if spec.rehearsal is None:
+            return {}
+        train = self._train_images(spec)
+        quota = quotas(spec.rehearsal, {id: train for group in past for id in group.ids})
+        return {id: id * train + order[: quota[id]] for group in past for id, order in zip(group.ids, group.order, strict=True)}
+
+    def _latent(self, parent_key: str, key: str, spec: StepSpec, past: int) -> _Latent:
+        """Steps with the same parent share everything but the new classes' part and the noise."""
+        truth, new = self.truth, len(spec.classes)
+        rng = self._stream(parent_key, "past classes")
+        intercept, slopes = truth.intercept_sd * rng.standard_normal(), truth.slope_sd * rng.standard_normal(3)
+        parent = np.sqrt(truth.parent_share) * _correlated(rng, (past,), truth.parent_correlation)
+        affinities = _correlated(self._stream(parent_key, "new classes"), (past, self.data.classes), truth.rerun_correlation)
+        sources = np.sqrt((1 - truth.parent_share) / new) * affinities[:, list(spec.classes)]
+        z = parent + sources.sum(axis=1)
+        noise = truth.noise * self._stream(key, "noise").standard_normal(past)
+        y = intercept + (z * (truth.effects + slopes)).sum(axis=1) + noise
+        severity = truth.severity(spec.rehearsal.retention if spec.rehearsal else None)
+        return _Latent(z, parent, sources, severity * (truth.mean_forgetting + truth.spread * y))
+
+    def _measurements(self, key: str, spec: StepSpec, latent: _Latent) -> Measurements | None:
+        truth, past = self.truth, len(latent.z)
+        epochs = [0, *(epoch for epoch in range(1, spec.training.epochs + 1) if spec.is_probed(epoch))]
+        if spec.rehearsal is None or spec.rehearsal.probe_every == 0:
+            return None
+        rng, nic = self._stream(key, "measures"), latent.z[:, NIC]
+        all_nic, log_sim = (r * nic + np.sqrt(1 - r**2) * rng.standard_normal(past) for r in (truth.all_nic, truth.log_sim))
+        totals = MEANS[:, None] + SCALES[:, None] * np.vstack([latent.z.T, all_nic])  # [coefficients, P]
+        steps = np.diff(np.linspace(0, 1, len(epochs) + 1) ** (np.log(0.5) / np.log(truth.half_way)))[:, None, None]
+        strays = np.sqrt(steps) * rng.standard_normal((len(epochs), 4, past))
+        strays -= steps * strays.sum(axis=0)  # a Brownian bridge: partial sums stray, totals do not
+        terms = steps * totals + truth.wander * SCALES[:, None] * strays
+        if past == 1:
+            terms[:, CIC] = 0  # there is no other past class
+        levels = LEVELS[:, None] * np.exp(0.1 * rng.standard_normal((len(epochs), 4, past)))
+        used = len(spec.classes) * self._train_images(spec)
+        per_epoch = iterations_per_epoch(used, spec.training.batch - round(spec.rehearsal.alpha * spec.training.batch))
+        sums = terms.sum(axis=0)
+        return Measurements(
+            iterations=[epoch * per_epoch for epoch in epochs],
+            values=np.concatenate([terms, levels], axis=1),
+            totals=sums,
+            pairs=np.hstack([_past_pairs(rng, sums[SIC], sums[CIC]), _new_pairs(latent)]),
+            log_sim=LOG_SIM_MEAN + LOG_SIM_SCALE * log_sim,
+        )
+
+    def _confusion(self, key: str, correct: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Mistakes fall on the other classes at random."""
+        k = len(correct)
+        shares = (1 - np.eye(k)) / max(1, k - 1)
+        counts = np.zeros((k, k), np.int64)
+        if k > 1:
+            counts = self._stream(key, "mistakes").multinomial(self._test_images - correct, shares)
+        return counts + np.diag(correct)
+
+    @property
+    def _test_images(self) -> int:
+        return round(self.data.test_images)
+
+    def _train_images(self, spec: StepSpec) -> int:
+        train = round(self.data.train_images)
+        return train - round((spec.training.validation or 0.0) * train)
+
+    def _stream(self, key: str, what: str) -> np.random.Generator:
+        return Streams(self.seed, 0)(
+            "simulation", int.from_bytes(hashlib.sha256(f"{key}/{what}".encode()).digest()[:8], "little")
+        )
+
+
+def _keys(specs: Sequence[StepSpec]) -> list[str]:
+    """What the draws of each step depend on. Not its id: with another truth, whatever that does not change stays the same."""
+    keys: list[str] = []
+    for spec in specs:
+        keys.append(step_id(keys[-1] if keys else None, spec, ""))
+    return keys
+
+
+def _correlated(rng: np.random.Generator, shape: tuple[int, ...], correlation: Values) -> Values:
+    """Standard normal vectors with these correlations, [*shape, 3]."""
+    drawn: Values = rng.standard_normal((*shape, 3)) @ np.linalg.cholesky(correlation).T
+    return drawn
+
+
+def _past_pairs(rng: np.random.Generator, sic: Values, cic: Values) -> Values:
+    """[P, P]: the diagonal is SIC, the rest of each row adds up to CIC."""
+    past = len(sic)
+    others = 1 - np.eye(past)
+    strays: Values = SCALES[CIC] / np.sqrt(past) * rng.standard_normal((past, past)) * others
+    strays += (cic - strays.sum(axis=1))[:, None] * others / max(1, past - 1)
+    strays[np.diag_indices(past)] = sic
+    return strays
+
+
+def _new_pairs(latent: _Latent) -> Values:
+    """[P, N]: each row adds up to NIC."""
+    shared = (MEANS[NIC] + SCALES[NIC] * latent.parent[:, [NIC]]) / latent.sources.shape[1]
+    pairs: Values = shared + SCALES[NIC] * latent.sources[:, :, NIC]
+    return pairs
+
+
+def _history(epochs: int) -> list[dict[str, float]]:
+    done = np.arange(1, epochs + 1) / epochs
+    losses, accuracies = np.round(2 * np.exp(-4 * done), 4), np.round(1 - 0.8 * np.exp(-4 * done), 4)
+    return [
+        {"epoch": epoch, "loss": loss, "accuracy": accuracy}
+        for epoch, loss, accuracy in zip(range(1, epochs + 1), losses.tolist(), accuracies.tolist(), strict=True)
+    ]
