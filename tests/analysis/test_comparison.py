@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-<<<<<<< HEAD
 import hashlib
 import json
 import shutil
-=======
->>>>>>> main
 from pathlib import Path
 
 import pytest
