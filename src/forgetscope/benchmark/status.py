@@ -12,7 +12,6 @@ from forgetscope.benchmark.costs import step_work
 from forgetscope.benchmark.plans import Plan, descendants
 from forgetscope.benchmark.records import Journal
 from forgetscope.benchmark.space import Partition
-from forgetscope.files import is_locked
 from forgetscope.store import Store
 
 
@@ -52,11 +51,12 @@ class Status:
 
 def status_of(plan: Plan, store: Store) -> Status:
     journal = Journal(store.path / "plans" / plan.id)
-    done, failures = plan.done(store), journal.failures()
-    diverged = journal.bad() - failures.keys()
-    active = is_locked(journal.folder / "run.lock")
-    running = _running(journal, plan) if active else []
-    blocked = descendants(plan.jobs, journal.bad()) - done - failures.keys()
+    done, diverged = plan.done(store), journal.diverged()
+    failures = {step: event for step, event in journal.failures().items() if step not in done}
+    at_work = journal.active()
+    active = bool(at_work)
+    running = [job for part in at_work for job in _running(part, plan)]
+    blocked = descendants(plan.jobs, failures.keys() | diverged) - done - failures.keys()
     rate, left = _pace(plan, journal, done, blocked | failures.keys(), running) if active else (None, None)
     sets = (done, {job["step"] for job in running}, set(failures), diverged)
     return Status(

@@ -17,7 +17,7 @@ from forgetscope.cli.plans import (
     fetch_data,
     find_recipe,
     get_ready,
-    hire,
+    hired,
     load_with_data,
     look_ahead,
     name_failures,
@@ -26,7 +26,11 @@ from forgetscope.cli.plans import (
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
-    from forgetscope.engines.local import Workers
+    from forgetscope.benchmark.plans import Plan
+    from forgetscope.engines.ray import Cluster
+    from forgetscope.store import Store
+
+ENGINES = ("local", "ray")
 
 app = typer.Typer(help="Run whole benchmarks: sample, plan, run, watch.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -83,7 +87,8 @@ def plan(
     planned, opened = benchmark_plan(spec), Store(store)
     done, expected = len(planned.done(opened)), None
     if missing is None:
-        ahead = look_ahead(hire(planned, opened, jobs, device, threads), spec.template, calibrating=True)
+        with hired(planned, opened, jobs, device, threads) as engine:
+            ahead = look_ahead(engine, spec.template, calibrating=True)
         done, expected = len(ahead.done), ahead.estimate
         missing = "everything is done." if expected is None else None
     if as_json:
@@ -103,16 +108,26 @@ def run(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
     estimate: EstimateOption = True,
+    engine: Annotated[str, typer.Option(help="local: processes of this machine. ray: a Ray cluster.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of a running Ray cluster, or auto. Default: one is started here.")
+    ] = None,
+    gpus_per_job: Annotated[float, typer.Option(min=0, help="With ray: for example 0.25 puts four jobs on a GPU.")] = 0.0,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Only part I of N of the plan, for job arrays without a coordinator.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark. Run again, it continues; what is done is not done again."""
     from forgetscope.benchmark.plans import benchmark_plan
+    from forgetscope.benchmark.shards import Shard
     from forgetscope.store import Store
 
     spec = load_with_data(benchmark, settings)
-    workers = hire(benchmark_plan(spec), Store(store), jobs, device, threads)
-    work_off(workers, spec.template, estimating=estimate)
-    _tell_status(workers, as_json=as_json)
+    part, planned, opened = Shard.parse(shard) if shard else None, benchmark_plan(spec), Store(store)
+    with hired(planned, opened, jobs, device, threads, _cluster(engine, address, gpus_per_job)) as workers:
+        work_off(workers, spec.template, estimating=estimate, shard=part)
+    _tell_status(planned, opened, as_json=as_json)
 
 
 @app.command(epilog="Example: forgetscope bench status glyphs --store results")
@@ -158,18 +173,33 @@ def retry(
     planned = recipe.plan()
     again = record_plan(opened, planned).retry()
     echo(f"{len(again)} failed steps will be run again.", err=True)
-    workers = hire(planned, opened, jobs, device, threads)
-    work_off(workers, recipe.template, estimating=False)
-    _tell_status(workers, as_json=as_json)
+    with hired(planned, opened, jobs, device, threads) as engine:
+        work_off(engine, recipe.template, estimating=False)
+    _tell_status(planned, opened, as_json=as_json)
 
 
-def _tell_status(workers: Workers, *, as_json: bool) -> None:
+def _cluster(engine: str, address: str | None, gpus_per_job: float) -> Cluster | None:
+    """What Ray is told; None for the local engine, which understands none of it."""
+    from forgetscope.spec import nearest
+
+    if engine not in ENGINES:
+        raise SpecError(f"--engine {engine!r} is not known.{nearest(engine, ENGINES)}")
+    if engine == "ray":
+        from forgetscope.engines.ray import Cluster
+
+        return Cluster(address, gpus_per_job)
+    if address is not None or gpus_per_job:
+        raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
+    return None
+
+
+def _tell_status(plan: Plan, store: Store, *, as_json: bool) -> None:
     from forgetscope.benchmark.status import status_of
     from forgetscope.report.plans import status_view
 
-    found = status_of(workers.plan, workers.store)
+    found = status_of(plan, store)
     if as_json:
         print_json(found.described())
     else:
         print_view(status_view(found))
-    name_failures(workers.plan, workers.store.path)
+    name_failures(plan, store.path)

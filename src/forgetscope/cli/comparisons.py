@@ -16,7 +16,7 @@ from forgetscope.cli.plans import (
     JobsOption,
     ThreadsOption,
     get_ready,
-    hire,
+    hired,
     load_with_data,
     name_failures,
     work_off,
@@ -60,7 +60,8 @@ def compare(
     get_ready(run)
     title = re.sub(r"[^\w.-]", "-", config.stem if config else run.dataset)[:40] + "-compare"
     plan, opened = comparison_plan(run, names, pairs, title), Store(store)
-    work_off(hire(plan, opened, jobs, device, threads), run, estimating=estimate)
+    with hired(plan, opened, jobs, device, threads) as engine:
+        work_off(engine, run, estimating=estimate)
     rows = compare_policies(planned_experiments(opened, (chain.steps for chain in plan.chains)), baseline)
     if as_json:
         print_json(comparison_document(plan.id, rows))
@@ -100,7 +101,8 @@ def controlled(
 
     spec, opened = load_with_data(benchmark, settings), Store(store)
     plan = controlled_plan(spec, runs=runs)
-    work_off(hire(plan, opened, jobs, device, threads), spec.template, estimating=estimate)
+    with hired(plan, opened, jobs, device, threads) as engine:
+        work_off(engine, spec.template, estimating=estimate)
     found = controlled_results(opened, plan.reruns)
     if as_json:
         print_json(controlled_document(plan.id, found))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,10 +17,12 @@ from forgetscope.errors import DataError, ForgetscopeError, SpecError
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
     from forgetscope.benchmark.recipes import Recipe
+    from forgetscope.benchmark.shards import Shard
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.engines.dispatch import Outcome
-    from forgetscope.engines.local import Workers
+    from forgetscope.engines.ray import Cluster
     from forgetscope.engines.running import Prospect
+    from forgetscope.engines.work import Engine
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
@@ -81,42 +85,54 @@ def find_recipe(name: str, settings: list[str] | None, store: Store) -> Recipe:
     return benchmark_recipe(BenchmarkSpec.load(name, overrides(settings)))
 
 
-def hire(plan: Plan, store: Store, jobs: int | None, device: str, threads: int) -> Workers:
-    from forgetscope.engines.local import Workers
+@contextmanager
+def hired(
+    plan: Plan, store: Store, jobs: int | None, device: str, threads: int, cluster: Cluster | None = None
+) -> Iterator[Engine]:
+    """Workers for a plan: processes of this machine, or a cluster's."""
+    from forgetscope.engines.local import LocalEngine
+    from forgetscope.engines.work import Work
     from forgetscope.experiment.settings import choose_device
     from forgetscope.threads import available_cores
 
-    kind = choose_device(device).type
     store.prepare()
+    if cluster is not None:
+        from forgetscope.engines.ray import connected
+
+        with connected(Work(plan, store, device, threads), cluster, jobs) as engine:
+            yield engine
+        return
+    kind = choose_device(device).type
     count = jobs or (max(1, available_cores() // threads) if kind == "cpu" else 1)
-    return Workers(count, store, plan, kind, threads)
+    yield LocalEngine(Work(plan, store, kind, threads), count)
 
 
-def look_ahead(workers: Workers, run: RunSpec, *, calibrating: bool) -> Prospect:
+def look_ahead(engine: Engine, run: RunSpec, *, calibrating: bool, shard: Shard | None = None) -> Prospect:
     from forgetscope.engines.running import prospect
     from forgetscope.experiment.stopping import Stop, on_signals
 
     stop = Stop()
     with on_signals(stop):
-        return prospect(workers, run, calibrating=calibrating, stop=stop, note=lambda text: echo(text, err=True))
+        return prospect(engine, run, calibrating=calibrating, stop=stop, note=lambda text: echo(text, err=True), shard=shard)
 
 
-def work_off(workers: Workers, run: RunSpec, *, estimating: bool) -> Outcome:
+def work_off(engine: Engine, run: RunSpec, *, estimating: bool, shard: Shard | None = None) -> Outcome:
     """Run what a plan still needs, with a display."""
     from forgetscope.cli.progress import watch_plan
     from forgetscope.engines.running import run_all
     from forgetscope.experiment.stopping import Stop, on_signals
     from forgetscope.report.quantities import duration
 
-    echo(f"Plan {workers.plan.id}", err=True)
-    ahead, stop = look_ahead(workers, run, calibrating=estimating), Stop()
-    if ahead.done:
-        echo(f"{len(ahead.done)} of {len(workers.plan.jobs)} steps are in the store already.", err=True)
+    plan = engine.work.plan
+    echo(f"Plan {plan.id}" + (f", part {shard.number} of {shard.count}" if shard else ""), err=True)
+    ahead, stop = look_ahead(engine, run, calibrating=estimating, shard=shard), Stop()
+    if ahead.done & ahead.part:
+        echo(f"{len(ahead.done & ahead.part)} of {len(ahead.part)} steps are in the store already.", err=True)
     seconds = ahead.estimate.seconds if ahead.estimate else None
     if seconds is not None:
-        echo(f"{len(ahead.todo)} steps, about {duration(seconds)} with {workers.count} at a time.", err=True)
-    with watch_plan(workers.plan.jobs, ahead.costs, ahead.todo, seconds) as watcher, on_signals(stop):
-        return run_all(workers, ahead, watcher, stop)
+        echo(f"{len(ahead.todo)} steps, about {duration(seconds)} with {engine.count} at a time.", err=True)
+    with watch_plan(plan.jobs, ahead.costs, ahead.todo, seconds) as watcher, on_signals(stop):
+        return run_all(engine, ahead, watcher, stop)
 
 
 def name_failures(plan: Plan, store: Path) -> None:
