@@ -60,6 +60,11 @@ def rerun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "space.toml", folder / "store"
 
 
+@pytest.mark.parametrize("command", ["compare", "controlled"])
+def test_help_has_an_example(command: str) -> None:
+    assert f"Example: forgetscope {command}" in invoke(command, "--help").output
+
+
 def compare(compared: tuple[Path, Path], *options: str) -> Result:
     return invoke("compare", compared[0], "--store", compared[1], "--no-estimate", *options)
 
