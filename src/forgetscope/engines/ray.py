@@ -57,6 +57,8 @@ def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEng
     else:
         options["address"] = cluster.address
     try:
+        if cluster.address not in (None, "auto"):
+            _reach(str(cluster.address))
         with _own_signals():
             ray.init(**options)
     except (ConnectionError, RuntimeError, TimeoutError, ValueError, OSError) as error:
@@ -69,6 +71,14 @@ def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEng
         yield RayEngine(work, cluster, ray, jobs)
     finally:
         ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Ray itself would wait for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"{address!r} is not of the form host:port.")
+    socket.create_connection((host, int(port)), timeout=10.0).close()
 
 
 @contextmanager
@@ -129,11 +139,7 @@ class RayEngine:
                 with suppress(ray.exceptions.RayError):
                     ray.get(board.ask_to_stop.remote(), timeout=5.0)
                     ray.wait(list(running), num_returns=len(running), timeout=FAREWELL)
-                raise
-            finally:
-                for reference in running:
-                    with suppress(Exception):  # it may have ended, or its node may be gone
-                        ray.cancel(reference, force=True)
+                raise  # what still runs then ends with our connection
 
     def calibrate(self, run: RunSpec, logs: Path, stop: Stop) -> Rates:
         count = min(self.count, 16)  # of many nodes a few tell enough
@@ -220,11 +226,12 @@ def _executor(setup: Setup) -> Executor:
 
 def _execute(setup: Setup, id: str, parent: str | None, spec: Mapping[str, Any], board: Any) -> dict[str, Any]:
     """The task: one job."""
+    import ray
+
     stop, over = Stop(), threading.Event()
+    stop.requested = ray.get(board.stopping.remote())
 
     def watch() -> None:
-        import ray
-
         with suppress(Exception):  # without a board nobody can ask
             while not over.wait(1.0):
                 stop.requested = stop.requested or ray.get(board.stopping.remote(), timeout=30.0)
@@ -234,6 +241,8 @@ def _execute(setup: Setup, id: str, parent: str | None, spec: Mapping[str, Any],
 
     threading.Thread(target=watch, daemon=True).start()
     try:
+        if stop.requested:
+            raise Interrupted("Stopped before it began.")
         executor = _executor(setup)
         return executor.run(id, parent, spec, lambda epoch: say("epoch", epoch), lambda text: say("note", text), stop)
     except Interrupted:
