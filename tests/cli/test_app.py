@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from conftest import TINY, raise_schema
+from conftest import TINY, heed_interruptions, raise_schema
 from forgetscope.cli.app import app
 from forgetscope.experiment import run_experiment
 from forgetscope.spec import RunSpec
@@ -175,11 +175,6 @@ def test_a_newer_schema_stops_those_who_look(store: Path) -> None:
     for folder in (store / "steps").iterdir():
         raise_schema(folder)
     assert_one_clear_error(invoke("show", store), f"has schema version {SCHEMA + 1}; this forgetscope reads up to {SCHEMA}")
-
-
-def heed_interruptions() -> None:
-    """A shell starts background processes with Ctrl-C ignored, and children inherit that; a terminal does not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def start(config: Path, store: Path) -> subprocess.Popen[str]:
