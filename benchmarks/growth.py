@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from forgetscope.data.library import load_data
-from forgetscope.measuring.coefficients import from_bias, past_interference
+from forgetscope.measuring.coefficients import coefficients, past_interference
 from forgetscope.measuring.gradients import GradientSums
 from forgetscope.measuring.probe import CHUNK
 from interleaved import Rounds
@@ -52,7 +52,7 @@ def classes() -> None:
         shares = torch.full((len(past),), 1 / len(past))
 
         def from_gradients() -> None:
-            from_bias(full, bias, sums.gradients[-NEW:].sum(dim=0), 0.5, shares, past)
+            coefficients(full, bias, sums.gradients[-NEW:].sum(dim=0), 0.5, shares, past)
 
         def from_features() -> None:
             for part in torch.split(labels, CHUNK):
@@ -63,12 +63,12 @@ def classes() -> None:
         return from_features, from_gradients, lambda: past_interference(full, bias, 0.5, shares)
 
     parts = {str(count): sides(count) for count in CLASSES}
-    whole, coefficients, pairs = (Rounds({name: part[i] for name, part in parts.items()}, 11) for i in range(3))
+    whole, terms, pairs = (Rounds({name: part[i] for name, part in parts.items()}, 11) for i in range(3))
     show("from features of 500 images per class to the coefficients, classes", CLASSES, whole)
-    show("of it, coefficients from mean gradients, classes", CLASSES, coefficients)
+    show("of it, coefficients from mean gradients, classes", CLASSES, terms)
     show("beside it, who interferes with whom, classes", CLASSES, pairs)
     largest = str(CLASSES[-1])
-    for name, times in (("coefficients", coefficients), ("pairs", pairs)):
+    for name, times in (("coefficients", terms), ("pairs", pairs)):
         share = statistics.median(times.times[largest]) / statistics.median(whole.times[largest])
         print(f"{name} at {largest} classes: {100 * share:.0f} % of the time from features to coefficients", flush=True)
 

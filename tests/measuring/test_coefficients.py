@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from rehearsed import from_rehearsal
 
-from forgetscope.measuring.coefficients import coefficients, new_interference, past_interference
+from forgetscope.measuring.coefficients import new_interference, past_interference
 
 Array = NDArray[np.float64]
 
@@ -48,7 +49,7 @@ cases = given(
 @cases
 def test_coefficients_equal_the_definitions(seed: int, past: int, new: int, d: int, alpha: float) -> None:
     full, rehearsal, g_new, shares = random_case(seed, past, new, d)
-    computed = coefficients(full, rehearsal, g_new, alpha, shares)
+    computed = from_rehearsal(full, rehearsal, g_new, alpha, shares)
     expected = literal_coefficients(full.numpy(), rehearsal.numpy(), g_new.numpy(), alpha, shares.numpy())
     for name, values in expected.items():
         np.testing.assert_allclose(getattr(computed, name).numpy(), values, rtol=1e-10, atol=1e-12, err_msg=name)
@@ -59,8 +60,8 @@ def test_permuting_classes_permutes_coefficients(seed: int, past: int, new: int,
     full, rehearsal, g_new, shares = random_case(seed, past, new, d)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(past))
     rows = torch.cat([order, torch.arange(past, past + new)])  # head nodes move with their classes
-    straight = coefficients(full, rehearsal, g_new, alpha, shares)
-    permuted = coefficients(full[order][:, rows], rehearsal[order][:, rows], g_new[rows], alpha, shares[order])
+    straight = from_rehearsal(full, rehearsal, g_new, alpha, shares)
+    permuted = from_rehearsal(full[order][:, rows], rehearsal[order][:, rows], g_new[rows], alpha, shares[order])
     for name in ("sic", "cic", "nic", "all_nic"):
         torch.testing.assert_close(getattr(permuted, name), getattr(straight, name)[order], rtol=1e-10, atol=1e-12)
 
@@ -68,7 +69,7 @@ def test_permuting_classes_permutes_coefficients(seed: int, past: int, new: int,
 @cases
 def test_scaling_alpha_scales_sic_and_cic(seed: int, past: int, new: int, d: int, alpha: float) -> None:
     full, rehearsal, g_new, shares = random_case(seed, past, new, d)
-    whole, half = (coefficients(full, rehearsal, g_new, a, shares) for a in (alpha, alpha / 2))
+    whole, half = (from_rehearsal(full, rehearsal, g_new, a, shares) for a in (alpha, alpha / 2))
     torch.testing.assert_close(half.sic, whole.sic / 2)
     torch.testing.assert_close(half.cic, whole.cic / 2)
     torch.testing.assert_close(half.nic * (1 - alpha), whole.nic * (1 - alpha / 2))
@@ -77,8 +78,8 @@ def test_scaling_alpha_scales_sic_and_cic(seed: int, past: int, new: int, d: int
 @cases
 def test_a_class_gradient_s_length_does_not_matter_for_nic(seed: int, past: int, new: int, d: int, alpha: float) -> None:
     full, rehearsal, g_new, shares = random_case(seed, past, new, d)
-    short = coefficients(full * 1e-30, rehearsal, g_new, alpha, shares)
-    torch.testing.assert_close(short.nic, coefficients(full, rehearsal, g_new, alpha, shares).nic)
+    short = from_rehearsal(full * 1e-30, rehearsal, g_new, alpha, shares)
+    torch.testing.assert_close(short.nic, from_rehearsal(full, rehearsal, g_new, alpha, shares).nic)
 
 
 @cases
@@ -88,7 +89,7 @@ def test_pairs_add_up_to_the_coefficients(seed: int, past: int, new: int, d: int
     by_class = torch.from_numpy(rng.normal(size=(new, past + new, d + 1)))
     new_shares = torch.from_numpy(rng.dirichlet(np.ones(new)))
     g_new = torch.einsum("n,nkd->kd", new_shares, by_class)
-    terms = coefficients(full, rehearsal, g_new, alpha, shares)
+    terms = from_rehearsal(full, rehearsal, g_new, alpha, shares)
     from_past = past_interference(full, rehearsal - full, alpha, shares)
     torch.testing.assert_close(from_past.diagonal(), terms.sic)
     torch.testing.assert_close(from_past.sum(dim=1) - from_past.diagonal(), terms.cic, rtol=1e-9, atol=1e-12)
@@ -98,20 +99,20 @@ def test_pairs_add_up_to_the_coefficients(seed: int, past: int, new: int, d: int
 def test_a_class_whose_gradient_vanishes_is_missing_and_leaves_the_others_alone() -> None:
     full, rehearsal, g_new, shares = random_case(1, 3, 2, 4)
     full[1] = 0
-    terms = coefficients(full, rehearsal, g_new, 0.5, shares)
+    terms = from_rehearsal(full, rehearsal, g_new, 0.5, shares)
     for values in (terms.sic, terms.cic, terms.nic, terms.all_nic):
         assert values.isnan().tolist() == [False, True, False]
 
 
 def test_one_past_class_alone_has_no_cross_class_interference() -> None:
     full, rehearsal, g_new, shares = random_case(2, 1, 1, 3)
-    assert coefficients(full, rehearsal, g_new, 0.5, shares).cic.tolist() == [0.0]
+    assert from_rehearsal(full, rehearsal, g_new, 0.5, shares).cic.tolist() == [0.0]
 
 
 def test_head_nodes_can_be_named() -> None:
     full, rehearsal, g_new, shares = random_case(3, 2, 3, 4)
     nodes = torch.tensor([4, 1])
-    terms = coefficients(full, rehearsal, g_new, 0.5, shares, nodes)
+    terms = from_rehearsal(full, rehearsal, g_new, 0.5, shares, nodes)
     expected = [0.5 * literal_interference(g_new[n].numpy(), full[i, n].numpy()) for i, n in enumerate(nodes.tolist())]
     assert terms.nic.tolist() == pytest.approx(expected)
 
@@ -121,6 +122,6 @@ def test_interference_is_positive_where_the_gradients_oppose() -> None:
     full[0, 0, 0] = 2.0
     new = torch.zeros(2, 2)
     new[0, 0] = -3.0
-    terms = coefficients(full, full, new, 0.25, torch.ones(1))
+    terms = from_rehearsal(full, full, new, 0.25, torch.ones(1))
     assert terms.nic.tolist() == [0.75 * 3.0]
     assert terms.sic.tolist() == [0.0]

@@ -4,8 +4,9 @@ import mpmath
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rehearsed import from_rehearsal
 
-from forgetscope.measuring.coefficients import coefficients, norms
+from forgetscope.measuring.coefficients import norms
 from forgetscope.measuring.gradients import GradientSums, class_mean_gradients, loss_residual, rounding_error
 
 
@@ -92,7 +93,7 @@ def test_norms_and_coefficients_agree_with_exact_arithmetic_on_the_same_float32_
     logits[torch.arange(12), labels] += gap
     mean = class_mean_gradients(features, logits, labels, 3)
     kept = class_mean_gradients(features[:6], logits[:6], labels[:6], 3)
-    terms = coefficients(mean[:2], kept[:2], mean[2], 0.5, torch.tensor([0.4, 0.6]))
+    terms = from_rehearsal(mean[:2], kept[:2], mean[2], 0.5, torch.tensor([0.4, 0.6]))
     with mpmath.workdps(60):
         exact = exact_gradients(features, logits, labels, 3)
         bias = [
@@ -128,9 +129,9 @@ def test_a_gradient_that_is_all_rounding_error_counts_as_vanished() -> None:
     tiny = sums.gradients.clone()
     tiny[0, 0, 0] += 4e-17  # what another order of summation might leave
     assert norms(tiny[0].flatten()) <= bound[0]
-    terms = coefficients(tiny[:1], tiny[:1] + 1, tiny[0] + 1, 0.5, torch.ones(1), rounding=bound[:1])
+    terms = from_rehearsal(tiny[:1], tiny[:1] + 1, tiny[0] + 1, 0.5, torch.ones(1), rounding=bound[:1])
     assert all(getattr(terms, name).isnan().all() for name in ("sic", "cic", "nic", "all_nic"))
-    without = coefficients(tiny[:1], tiny[:1] + 1, tiny[0] + 1, 0.5, torch.ones(1))
+    without = from_rehearsal(tiny[:1], tiny[:1] + 1, tiny[0] + 1, 0.5, torch.ones(1))
     assert without.sic.isfinite().all()  # so it is the bound that decides
 
 

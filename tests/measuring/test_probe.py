@@ -5,11 +5,11 @@ import copy
 import numpy as np
 import pytest
 import torch
+from rehearsed import from_rehearsal
 from torch import Tensor, nn
 
 from forgetscope.errors import InputError
 from forgetscope.learning.networks import build_network
-from forgetscope.measuring.coefficients import coefficients
 from forgetscope.measuring.gradients import class_mean_gradients
 from forgetscope.measuring.probe import Probe
 
@@ -59,7 +59,7 @@ def test_it_equals_the_functional_core_on_all_images_at_once(network: Plain) -> 
         full = class_mean_gradients(past, network.head(past), past_labels, 3)
         kept = class_mean_gradients(past[:6], network.head(past[:6]), past_labels[:6], 3)
         g_new = class_mean_gradients(new, network.head(new), new_labels, 5)[3:].mean(dim=0)  # classes of equal size
-        expected = coefficients(full, kept, g_new, 0.4, torch.full((3,), 1 / 3))
+        expected = from_rehearsal(full, kept, g_new, 0.4, torch.full((3,), 1 / 3))
     network.train()
     measured = make_probe().measure(network)
     for name in ("sic", "cic", "nic", "all_nic"):
@@ -100,7 +100,7 @@ def test_images_after_convolutions_are_measured_on_the_folded_copy() -> None:
         full = class_mean_gradients(past, network.head(past), past_labels, 3)
         kept = class_mean_gradients(past[:6], network.head(past[:6]), past_labels[:6], 3)
         g_new = class_mean_gradients(new, network.head(new), new_labels, 5)[3:].mean(dim=0)
-    expected = coefficients(full, kept, g_new, 0.4, torch.full((3,), 1 / 3))
+    expected = from_rehearsal(full, kept, g_new, 0.4, torch.full((3,), 1 / 3))
     for name in ("sic", "cic", "nic", "all_nic"):
         torch.testing.assert_close(getattr(measured.terms, name), getattr(expected, name), rtol=1e-4, atol=1e-7)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -95,7 +96,8 @@ def plan(
         print_json(plan_document(planned, done, expected, missing))
         return
     print_view(plan_view(planned, done, expected, missing))
-    echo(f"Run it: forgetscope bench run {benchmark} --store {store}")
+    chosen = "".join(f" --set {shlex.quote(setting)}" for setting in settings or [])
+    echo(f"Run it: forgetscope bench run {benchmark} --store {store}{chosen}")
 
 
 @app.command(epilog="Example: forgetscope bench run glyphs --store results --jobs 2")

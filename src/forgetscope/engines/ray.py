@@ -196,9 +196,8 @@ class _Board:
         self._said: list[tuple[str, str, Any]] = []
         self._stop = False
 
-    def say(self, step: str, kind: str, value: Any) -> bool:
+    def say(self, step: str, kind: str, value: Any) -> None:
         self._said.append((step, kind, value))
-        return self._stop
 
     def read(self) -> list[tuple[str, str, Any]]:
         said, self._said = self._said, []
@@ -246,7 +245,7 @@ def _execute(setup: Setup, id: str, parent: str | None, spec: Mapping[str, Any],
         executor = _executor(setup)
         return executor.run(id, parent, spec, lambda epoch: say("epoch", epoch), lambda text: say("note", text), stop)
     except Interrupted:
-        return {"event": "parent", "text": "Stopped."}  # nobody reads it: the driver is leaving
+        return {"event": "stopped"}  # nobody reads it: the driver is leaving
     except ForgetscopeError as error:
         return {"event": "failed", "message": f"{socket.gethostname()}: {error}"}
     finally:

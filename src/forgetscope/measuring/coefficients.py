@@ -25,7 +25,7 @@ class Coefficients:
 
 def coefficients(
     full: Tensor,
-    rehearsal: Tensor,
+    bias: Tensor,
     new: Tensor,
     alpha: float,
     shares: Tensor,
@@ -34,22 +34,9 @@ def coefficients(
 ) -> Coefficients:
     """One probe's terms from last-layer gradients.
 
-    full, rehearsal [P, k, d + 1]: mean gradients over D_c and R_c; new [k, d + 1]: over the new data D^m; shares [P] = p_c.
-    Past class c is head node c, unless `nodes` [P] names its node. rounding [P]: the error in the norm of each f_c, else 0.
-    """
-    return from_bias(full, rehearsal.double() - full.double(), new, alpha, shares, nodes, rounding)
-
-
-def from_bias(
-    full: Tensor,
-    bias: Tensor,
-    new: Tensor,
-    alpha: float,
-    shares: Tensor,
-    nodes: Tensor | None = None,
-    rounding: Tensor | None = None,
-) -> Coefficients:
-    """The same from the bias vectors b_c [P, k, d + 1], mean gradient over R_c minus that over D_c.
+    full [P, k, d + 1]: f_c, the mean gradients over D_c; bias [P, k, d + 1]: b_c, those over R_c minus f_c; new [k, d + 1]: over
+    the new data D^m; shares [P] = p_c. Past class c is head node c, unless `nodes` [P] names its node. rounding [P]: the error
+    in the norm of each f_c, else 0.
 
     Time and memory grow with P k (d + 1), so with the square of the classes; who interferes with whom costs P times that.
     """

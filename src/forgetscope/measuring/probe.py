@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from forgetscope.errors import InputError
-from forgetscope.measuring.coefficients import Coefficients, from_bias, new_interference, norms, past_interference
+from forgetscope.measuring.coefficients import Coefficients, coefficients, new_interference, norms, past_interference
 from forgetscope.measuring.folding import Features, folded
 from forgetscope.measuring.gradients import GradientSums, rounding_error
 
@@ -146,7 +146,7 @@ class Probe:
         from_past = past_interference(full, bias, self.alpha, self.shares, rounding)
         from_new = new_interference(full, by_class, new_counts / new_images, self.alpha, self.past_nodes, rounding)
         return Measurement(
-            terms=from_bias(full, bias, mean_new, self.alpha, self.shares, self.past_nodes, rounding),
+            terms=coefficients(full, bias, mean_new, self.alpha, self.shares, self.past_nodes, rounding),
             pairs=torch.cat([from_past, from_new], dim=1),
             gradient_norm=norms(full.flatten(1)),
             bias_norm=norms(bias.flatten(1)),
