@@ -34,9 +34,9 @@ def coefficients(
 ) -> Coefficients:
     """One probe's terms from last-layer gradients.
 
-    full [P, k, d + 1]: f_c, the mean gradients over D_c; bias [P, k, d + 1]: b_c, those over R_c minus f_c; new [k, d + 1]:
-    over the new data D^m; shares [P] = p_c. Past class c is head node c, unless `nodes` [P] names its node. rounding [P]: the error
-    in the norm of each f_c, else 0.
+    full [P, k, d + 1]: f_c, the mean gradients over D_c; bias [P, k, d + 1]: b_c, those over R_c minus f_c;
+    new [k, d + 1]: over the new data D^m; shares [P] = p_c. Past class c is head node c, unless `nodes` [P] names its node.
+    rounding [P]: the error in the norm of each f_c, else 0.
 
     Time and memory grow with P k (d + 1), so with the square of the classes; who interferes with whom costs P times that.
     """
