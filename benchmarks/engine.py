@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from io import StringIO
 
 import torch
@@ -24,6 +24,7 @@ from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Dispatch
 from forgetscope.engines.local import LocalEngine
 from forgetscope.engines.queue import JobQueue
+from forgetscope.engines.ray import Cluster, connected
 from forgetscope.engines.work import Work
 from forgetscope.experiment.chain import run_chain
 from forgetscope.experiment.settings import choose_settings
@@ -44,16 +45,17 @@ def first_steps(plan: Plan) -> Plan:
     return plan
 
 
-def engine(plan: Plan, workers: int) -> Callable[[], float]:
-    """Answers with the seconds from the first job's start to the last one's end, without the workers' own start."""
+def engine(plan: Plan, workers: int, *, on_ray: bool = False) -> Callable[[], float]:
+    """Answers with the seconds from handing out the first job to the last one's end, the workers' start included."""
 
     def run() -> float:
         with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
             store = Store(folder)
             store.prepare()
             journal, costs = record_plan(store, plan), {job.id: step_work(job, plan) for job in plan.jobs.values()}
-            staff = LocalEngine(Work(plan, store, "cpu"), workers)
-            with watch_plan(plan.jobs, costs, plan.jobs, None) as watcher:
+            work = Work(plan, store, "cpu")
+            hired = connected(work, Cluster(), workers) if on_ray else nullcontext(LocalEngine(work, workers))
+            with hired as staff, watch_plan(plan.jobs, costs, plan.jobs, None) as watcher:
                 dispatch = Dispatch(JobQueue(plan.jobs, (), (), costs), journal, watcher)
                 staff.run(dispatch, journal.folder, Stop())
                 return dispatch.outcome().seconds
@@ -67,7 +69,7 @@ def throughput() -> None:
     print(times.line("two jobs / one job, steps per second", "one", "two", ">= 1.8"), flush=True)
 
 
-def overhead() -> None:
+def overhead(name: str, *, on_ray: bool) -> None:
     """Many short steps through the engine, against the same steps one after the other in one process."""
     plan = first_steps(plan_of(1, 12))
     data, settings = load_data("glyphs"), choose_settings("cpu", 1)
@@ -80,14 +82,14 @@ def overhead() -> None:
                 run_chain([job.spec], data, store, settings)
 
     start = first_steps(plan_of(1, 1))
-    times = Rounds({"engine": engine(plan, 1), "bare": bare, "a worker and one step": engine(start, 1)}, ROUNDS)
-    for_start = min(times.times["a worker and one step"])
+    times = Rounds({"engine": engine(plan, 1, on_ray=on_ray), "bare": bare, "start": engine(start, 1, on_ray=on_ray)}, ROUNDS)
+    for_start = min(times.times["start"])
     each = [
         (e - for_start) / (len(plan.jobs) - 1) - b / len(plan.jobs)
         for e, b in zip(times.times["engine"], times.times["bare"], strict=True)
     ]
     middle = 1e3 * sorted(each)[len(each) // 2]
-    print(f"engine, besides the step itself: {middle:.0f} ms per job (wanted < 600 ms: 1 % of a minute)", flush=True)
+    print(f"{name} engine, besides the step itself: {middle:.0f} ms per job (wanted < 600 ms: 1 % of a minute)", flush=True)
 
 
 def estimates() -> None:
@@ -108,7 +110,8 @@ def estimates() -> None:
 def main() -> None:
     torch.set_num_threads(1)
     throughput()
-    overhead()
+    overhead("local", on_ray=False)
+    overhead("Ray", on_ray=True)
     estimates()
 
 

@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -250,7 +251,7 @@ def step_specs(
     augmentation = AugmentationSpec(**{**augmentation.model_dump(), **chosen})
     specs = []
     for step, classes in enumerate(sequence, start=1):
-        training = TrainingSpec(
+        training = _training(
             epochs=run.epochs,
             batch=run.first_batch if step == 1 else run.batch,
             learning_rate=run.learning_rate,
@@ -263,7 +264,7 @@ def step_specs(
         )
         rehearsal = None
         if step > 1:
-            rehearsal = RehearsalSpec(
+            rehearsal = _rehearsal(
                 alpha=run.alpha_of(step),
                 policy=run.policy,
                 policy_source=sources.get(run.policy),
@@ -283,6 +284,17 @@ def step_specs(
             )
         )
     return specs
+
+
+@lru_cache(maxsize=1000)
+def _training(**options: Any) -> TrainingSpec:
+    """Equal ones are one object: a plan of a hundred thousand steps has a few of them."""
+    return TrainingSpec(**options)
+
+
+@lru_cache(maxsize=1000)
+def _rehearsal(**options: Any) -> RehearsalSpec:
+    return RehearsalSpec(**options)
 
 
 def step_id(parent: str | None, spec: StepSpec, data_digest: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from torture import crashes, crowds, damage, kills, signals, space
+from torture import clusters, crashes, crowds, damage, kills, signals, space
 from torture.harness import Bench, Lost, Outcome, Progress, bench
 
 Campaign = Callable[[Bench, Progress], Outcome]
@@ -24,6 +24,7 @@ ROWS: dict[str, Campaign] = {
     "space": lambda bench, progress: space.campaign(bench, 20, SEED, progress),
     "crowds": lambda bench, progress: crowds.campaign(bench, 20, SEED, progress),
     "signals": lambda bench, progress: signals.campaign(bench, 20, SEED, progress),
+    "clusters": lambda bench, progress: clusters.campaign(bench, SEED, progress, workers=20, nodes=10, drivers=5),
 }
 
 
