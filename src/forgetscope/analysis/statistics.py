@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from forgetscope.analysis import ranks
+
 CONFIDENCE = 0.95
 
 
@@ -27,10 +29,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Rank correlation over the pairs in which both are known; average ranks for ties.
 
     NaN below three pairs, and where one of the two is constant: there is no ranking to agree with."""
-    a, b = _complete_pairs(x, y)
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return math.nan
-    return float(stats.spearmanr(a, b).statistic)
+    return float(ranks.spearman(x, y))
 
 
 def mean_estimate(values: ArrayLike) -> Estimate:
@@ -64,9 +63,3 @@ def _margin(known: NDArray[np.float64]) -> float:
 def _known(values: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     return array[~np.isnan(array)]
-
-
-def _complete_pairs(x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    known = ~(np.isnan(a) | np.isnan(b))
-    return a[known], b[known]
