@@ -70,6 +70,19 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def paper_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated store of the paper's shape, with three experiments per partition and three re-runs; do not write to it."""
+    from forgetscope.benchmark.simulation import simulate
+    from forgetscope.benchmark.space import BenchmarkSpec
+    from forgetscope.store import Store
+
+    path = tmp_path_factory.mktemp("paper") / "store"
+    for name in ("cifar100", "tiny-imagenet"):
+        simulate(BenchmarkSpec.load(name, {"experiments": 3, "epochs": 4}), Store(path), seed=1, reruns=3)
+    return path
+
+
 @pytest.fixture
 def store(tiny_store: Path, tmp_path: Path) -> Store:
     """A copy of that store, free to be harmed."""
