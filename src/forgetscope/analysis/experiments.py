@@ -31,6 +31,7 @@ class StepSummary:
     mean_forgetting: float
     forgetting_range: float
     forgetting_half_gap: float
+    worst_forgetting: float  # of the class that was forgotten most
     correlations: dict[str, float]  # Spearman's rho of each measure with forgetting
 
 
@@ -116,6 +117,7 @@ class Experiment:
             mean_forgetting=float(past["forgetting"].mean()),
             forgetting_range=forgetting_range(past["forgetting"]),
             forgetting_half_gap=forgetting_half_gap(past["forgetting"]),
+            worst_forgetting=float(past["forgetting"].max()),
             correlations={name: spearman(past[name], past["forgetting"]) for name in MEASURES},
         )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forgetscope.allocation import keep_memory
-from forgetscope.cli import bench, data
+from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
@@ -133,7 +133,7 @@ def show(
         print_view(terminal.overview_view(means))
     if policies:
         echo()
-        print_view(terminal.comparison_view(policies))
+        print_view(terminal.comparison_view(policies), whole=True)
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
@@ -165,6 +165,8 @@ def config(
 
 
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
+app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
+app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
 
 
 def _run(
