@@ -32,8 +32,7 @@ class Cache:
 
     def get(self, what: str, content: str, compute: Callable[[], Arrays]) -> Arrays:
         """What `compute` returns, or returned before for the same content. `what` names the kind of thing."""
-        key = hashlib.sha256(f"{code_version()} {what} {content}".encode()).hexdigest()
-        path = None if self.folder is None else self.folder / what / key[:2] / key[2:32]
+        path = self._path(what, content)
         found = None if path is None else _read(path)
         if found is not None:
             self.found += 1
@@ -43,6 +42,15 @@ class Cache:
         if path is not None:
             _write(path, made)
         return made
+
+    def has(self, what: str, content: str) -> bool:
+        """Whether it is there and whole."""
+        path = self._path(what, content)
+        return path is not None and _read(path) is not None
+
+    def _path(self, what: str, content: str) -> Path | None:
+        key = hashlib.sha256(f"{code_version()} {what} {content}".encode()).hexdigest()
+        return None if self.folder is None else self.folder / what / key[:2] / key[2:32]
 
 
 def content_of(*parts: object) -> str:

@@ -55,7 +55,7 @@ class MeasuredStep:
     class_ids: NDArray[np.int64]  # [P]
     forgetting: Values  # [P]; NaN where undefined
     complete: NDArray[np.bool_]  # [P]: forgetting and every measure are known
-    measures: Values  # [5, C]: SIC, CIC, NIC, ALL-NIC, LOG-SIM
+    measures: Values  # [5, P]: SIC, CIC, NIC, ALL-NIC, LOG-SIM; NaN where missing
     early: Values  # [shares, 3, C]: SIC, CIC, NIC from the first probes only
     associations: Values  # as named in `associations.ASSOCIATIONS`, from all probes
     course: NDArray[np.float32]  # [probes, associations]: from the first probes only
@@ -129,7 +129,8 @@ def _arrays(step: StoredStep) -> Arrays:
     past = _past(step)
     complete = _complete(past)
     sums = _cumulative(step, past["class_id"])[:, :, complete]
-    measures = np.stack([past[name] for name in (*COEFFICIENTS, "log_sim")])[:, complete]
+    every = np.stack([past[name] for name in (*COEFFICIENTS, "log_sim")])
+    measures = every[:, complete]
     forgetting = past["forgetting"][complete]
     shares = [probes_within(share, len(sums)) for share in SHARES]
     empty = np.full((3, int(complete.sum())), np.nan)
@@ -137,7 +138,7 @@ def _arrays(step: StoredStep) -> Arrays:
         "class_ids": past["class_id"],
         "forgetting": past["forgetting"],
         "complete": complete,
-        "measures": measures,
+        "measures": every,
         "early": np.stack([sums[n - 1, :3] if n else empty for n in shares]),
         "associations": associations_of(measures[None, :4], measures[4], forgetting)[0],
         "course": associations_of(sums, measures[4], forgetting).astype(np.float32),

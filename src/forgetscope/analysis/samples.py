@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.associations import ASSOCIATIONS
+from forgetscope.analysis.associations import ASSOCIATIONS, VARIABLES
 from forgetscope.analysis.measured import MeasuredStep, ReadSteps, StepFacts
+from forgetscope.analysis.ranks import spearman
 from forgetscope.benchmark.records import recorded_plans
 from forgetscope.data.library import data_facts
 from forgetscope.errors import ForgetscopeError
@@ -29,6 +30,7 @@ Name = tuple[str, str]  # quantity and statistic
 
 PAPER_NAMES = {"cifar100": "C100", "tiny-imagenet": "TIN"}
 POOLED = "pooled"
+SIC, NIC = VARIABLES.index("SIC"), VARIABLES.index("NIC")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class Omitted:
     """What an estimate does not rest on, and why."""
 
     diverged: int = 0  # steps whose training diverged
@@ -130,17 +132,19 @@ class Sample:
         mask: Mask = (self.number == part.step) & np.array(chosen, bool)
         return mask
 
-    def left_out(self, part: Subset | Cell, used: int) -> LeftOut:
+    def omitted(self, part: Subset | Cell, used: int) -> Omitted:
         """`used`: how many of its steps have a value."""
         mask = self.mask(part)
-        steps = [step for step, chosen in zip(self.steps, mask, strict=True) if chosen]
-        undefined = [np.isnan(step.forgetting) for step in steps]
-        return LeftOut(
-            diverged=sum(_within(part, *where) for where in self.diverged),
-            no_value=len(steps) - used,
-            undefined=sum(int(u.sum()) for u in undefined),
-            unmeasured=sum(int((~step.complete & ~u).sum()) for step, u in zip(steps, undefined, strict=True)),
-        )
+        undefined, unmeasured = self._lost_classes[:, mask].sum(axis=1).tolist()
+        diverged = sum(_within(part, *where) for where in self.diverged)
+        return Omitted(diverged, int(mask.sum()) - used, undefined, unmeasured)
+
+    @cached_property
+    def _lost_classes(self) -> NDArray[np.int64]:
+        """[2, S]: past classes whose forgetting is undefined, and others with a missing coefficient."""
+        undefined = [int(np.isnan(step.forgetting).sum()) for step in self.steps]
+        incomplete = [int((~step.complete).sum()) for step in self.steps]
+        return np.array([undefined, np.subtract(incomplete, undefined)], np.int64).reshape(2, -1)
 
     @cached_property
     def paired(self) -> bool:
@@ -159,6 +163,13 @@ class RerunSet:
     cell: Cell
     runs: tuple[MeasuredStep, ...]  # the original first
     missing: int  # runs that are planned and not there, or diverged
+
+    def correlations(self) -> tuple[Values, NDArray[np.int64]]:
+        """[P] each: the rank correlation of NIC and SIC of a past class over the runs, and in how many of them it has both."""
+        if not self.runs:
+            return np.empty(0), np.empty(0, np.int64)
+        values = np.stack([run.measures[[SIC, NIC]] for run in self.runs], axis=-1)  # one parent, so the same past classes
+        return spearman(values[0], values[1]), np.isfinite(values).all(axis=0).sum(axis=1)
 
 
 @dataclass(frozen=True)
