@@ -43,7 +43,7 @@ def latex_table(label: str, frame: pd.DataFrame) -> str:
     """One `table` environment; it needs booktabs and graphicx."""
     description = TABLES[label]
     if frame.empty:
-        head, lines, columns = "", ["Nothing in the store belongs here."], "c"
+        head, lines, columns = "", ["Nothing in the store belongs here. \\\\"], "c"
     elif description.layout == "anova":
         head, lines, columns = _anova(frame)
     elif description.layout == "overall":
