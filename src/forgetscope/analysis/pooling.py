@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.cache import Cache
+from forgetscope.analysis.bootstrap import bca
+from forgetscope.analysis.cache import Cache, content_of
 from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate
 
 Values = NDArray[np.float64]
@@ -42,10 +43,27 @@ def means_along(correlations: Values, ranked: NDArray[np.int64]) -> dict[str, Va
 
 @dataclass(frozen=True)
 class Spreads:
-    """Intervals of standard deviations."""
+    """BCa intervals of standard deviations; samples of the same size share their resamples."""
 
     cache: Cache
     resamples: int
 
     def intervals(self, samples: Sequence[Values]) -> list[Estimate]:
-        return [Estimate(spread_of(values), math.nan, math.nan, len(values)) for values in samples]
+        """Of standard deviations (ddof 0). Equal samples have equal intervals, whatever else is asked for."""
+        contents = [content_of(values, self.resamples) for values in samples]
+        missing: dict[int, dict[str, Values]] = {}
+        for content, values in zip(contents, samples, strict=True):
+            if not self.cache.has("spread", content):
+                missing.setdefault(len(values), {})[content] = values
+        made: dict[str, Values] = {}
+        for n, wanted in missing.items():
+            if n < 3:
+                made |= dict.fromkeys(wanted, np.full(2, np.nan))
+                continue
+            made |= dict(zip(wanted, bca(np.stack(list(wanted.values())), "sd", resamples=self.resamples), strict=True))
+        found = [self._interval(content, made) for content in contents]
+        return [Estimate(spread_of(v), low, high, len(v)) for v, (low, high) in zip(samples, found, strict=True)]
+
+    def _interval(self, content: str, made: Mapping[str, Values]) -> tuple[float, float]:
+        low, high = self.cache.get("spread", content, lambda: {"ends": made[content]})["ends"].tolist()
+        return low, high

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from forgetscope.analysis.anova import Coding
 from forgetscope.analysis.cache import Cache
 from forgetscope.analysis.figures import earliness, figures
 from forgetscope.analysis.joint import JointModels
@@ -22,7 +23,6 @@ from forgetscope.errors import SpecError
 from forgetscope.spec import nearest
 from forgetscope.store import Store
 
-Coding = Literal["sum", "treatment"]
 CODINGS: tuple[Coding, ...] = get_args(Coding)
 RESAMPLES = 1_000_000
 CACHE = "analysis"  # folder in a store; can be deleted at any time

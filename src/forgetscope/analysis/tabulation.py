@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from forgetscope.analysis.factors import FACTORS, adjusted, two_way
+from forgetscope.analysis.anova import Coding, benjamini_hochberg, holm
+from forgetscope.analysis.factors import FACTORS, two_way
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.paper import MODEL, TABLES, Column, TableDescription
 from forgetscope.analysis.pooling import Spreads, mean_of, spread_of
@@ -22,10 +23,10 @@ Row = dict[str, Any]
 
 KEYS = ("benchmark", "subset", "rehearsal_pct", "class_pct", "quantity", "statistic", "factor", "response")
 NUMBERS = ("mean", "mean_lo", "mean_hi", "sd", "sd_lo", "sd_hi", "F", "p", "eta2p")
-ADDED = ("p_holm", "p_fdr", "n", "coding", "policy", "simulated", *Omitted.__dataclass_fields__)
+ADDED = ("p_holm", "p_fdr", "n", "coding", "reason", "policy", "simulated", *Omitted.__dataclass_fields__)
 COLUMNS = ("table", *KEYS, *NUMBERS, *ADDED)
 COUNTS = ("n", *Omitted.__dataclass_fields__)
-TEXTS = ("table", *KEYS, "coding", "policy")
+TEXTS = ("table", *KEYS, "coding", "reason", "policy")
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Tabulation:
     collection: Collection
     joint: JointModels
     spreads: Spreads
-    coding: str
+    coding: Coding
     rows: dict[str, list[Row]] = field(default_factory=dict)
     pending: list[tuple[Row, Values]] = field(default_factory=list)
 
@@ -67,9 +68,9 @@ class Tabulation:
                 for step in sample.numbers:
                     rows += self._grid(table, sample, step)
         if table.layout == "anova":
-            holm, fdr = adjusted([row["p"] for row in rows])
-            for row, h, f in zip(rows, holm, fdr, strict=True):
-                row |= {"p_holm": h, "p_fdr": f}
+            p = [row["p"] for row in rows]
+            for row, strict, loose in zip(rows, holm(p), benjamini_hochberg(p), strict=True):
+                row |= {"p_holm": strict, "p_fdr": loose}
         yield from rows
 
     def _grid(self, table: TableDescription, sample: Sample, step: int) -> Iterator[Row]:
@@ -102,10 +103,12 @@ class Tabulation:
             values = sample.values[column.name][mask]
         effects = two_way(sample, mask, values, self.coding)
         response = column.quantity if column.statistic == "value" else column.statistic
+        known = int(np.isfinite(values).sum())
         for factor in FACTORS:
             effect = effects[factor]
-            row = _row(sample, subset, Column(column.quantity, "anova"), effect.n, F=effect.f, p=effect.p, eta2p=effect.eta2p)
-            yield row | {"factor": factor, "response": response, "coding": self.coding}
+            numbers = {"F": effect.f, "p": effect.p, "eta2p": effect.partial_eta_squared}
+            row = _row(sample, subset, Column(column.quantity, "anova"), known, **numbers)
+            yield row | {"factor": factor, "response": response, "coding": self.coding, "reason": effect.reason}
 
     def _controlled(self, table: TableDescription) -> Iterator[Row]:
         (column,) = table.columns
