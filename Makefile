@@ -57,5 +57,5 @@ $(VENV)/.user: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.user
 	@echo "Installing the test tools into $(VENV)"
-	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,ray]'
 	@touch $@

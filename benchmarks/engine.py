@@ -22,15 +22,16 @@ from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.progress import watch_plan
 from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Dispatch
-from forgetscope.engines.local import Workers, calibrate, run_locally
+from forgetscope.engines.local import LocalEngine
 from forgetscope.engines.queue import JobQueue
+from forgetscope.engines.work import Work
 from forgetscope.experiment.chain import run_chain
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.store import Store
 from interleaved import Rounds, seconds
 
-JOBS, EPOCHS, ROUNDS = 8, 10, 3
+JOBS, EPOCHS, ROUNDS = 8, 5, 3
 
 
 def plan_of(epochs: int, experiments: int) -> Plan:
@@ -51,10 +52,10 @@ def engine(plan: Plan, workers: int) -> Callable[[], float]:
             store = Store(folder)
             store.prepare()
             journal, costs = record_plan(store, plan), {job.id: step_work(job, plan) for job in plan.jobs.values()}
-            staff = Workers(workers, store, plan, "cpu")
+            staff = LocalEngine(Work(plan, store, "cpu"), workers)
             with watch_plan(plan.jobs, costs, plan.jobs, None) as watcher:
                 dispatch = Dispatch(JobQueue(plan.jobs, (), (), costs), journal, watcher)
-                run_locally(staff, dispatch, journal.folder, Stop())
+                staff.run(dispatch, journal.folder, Stop())
                 return dispatch.outcome().seconds
 
     return run
@@ -94,10 +95,10 @@ def estimates() -> None:
     with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
         store, stop = Store(folder), Stop()
         store.prepare()
-        staff, journal = Workers(2, store, plan, "cpu"), record_plan(store, plan)
+        staff, journal = LocalEngine(Work(plan, store, "cpu"), 2), record_plan(store, plan)
         run = BenchmarkSpec.load("glyphs", {"epochs": 3}).template
         began = time.perf_counter()
-        rates = calibrate(staff, run, journal.folder, stop)
+        rates = staff.calibrate(run, journal.folder, stop)
         took = time.perf_counter() - began
         expected = estimate(plan, plan.jobs.keys(), rates, 2)
         actual = seconds(engine(plan, 2))

@@ -57,6 +57,10 @@ def test_its_states_are_read_or_known_to_be_freed(old: Store) -> None:
         old.step(SECOND).state()
 
 
+def test_what_training_started_from_was_not_recorded_at_first(old: Store) -> None:
+    assert [step.start_weights for step in old.steps()] == [None, None]
+
+
 def test_it_can_be_asked_in_sql(old: Store) -> None:
     found = rows(
         query(old, "SELECT s.step, policy, avg(nic) AS nic FROM steps s JOIN classes ON step_id = id GROUP BY ALL ORDER BY 1")

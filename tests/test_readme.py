@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_readme_has_the_examples_that_these_tests_know() -> None:
     assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python"}
-    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 3, 2]
+    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 4, 2]
 
 
 def test_the_configuration_is_valid_and_the_same_as_in_the_examples() -> None:
@@ -46,6 +46,11 @@ def test_the_commands_run(tmp_path: Path) -> None:
             Image.new("RGB", (20, 30), (40 * i, 0, 0)).save(tmp_path / "birds" / name / f"{i}.png")
     archive = write_tar(tmp_path / "tiny.tar.gz", {f"{name}.bin": binary(name) for name in SPLITS})
     script = "set -e\n" + "\n".join(blocks("sh")).replace("data get cifar100 ", f"data get cifar100 --from {archive} ")
+    script = script.replace("--pairs 5", "--pairs 2 --no-estimate")
+    small = ("epochs=1", "experiments=1", "image_size=8", "increments=[0.5]", "retentions=[0.4]")
+    small_run = f"bench run glyphs --no-estimate {' '.join(f'--set {option}' for option in small)}"
+    script = script.replace("bench run glyphs --store results", f"{small_run} --store bench")
+    assert script.count("--no-estimate") == 2
     changes = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(tmp_path),
@@ -58,7 +63,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
     assert "DataSet('birds', 2 classes, 8 + 2 images, 64x64) is ready" in ran.stdout
     assert (tmp_path / "report.html").is_file()
     assert "Means over experiments that differ in seed and classes only" in ran.stdout
-    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 1 + 1  # other policies share the first step
+    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 2 + 2  # other policies share the first steps
     assert "paired difference to uniform" in ran.stdout
 
 

@@ -58,6 +58,13 @@ def test_what_is_committed_is_read_back(store: Store) -> None:
     step.verify()
 
 
+def test_the_digest_of_the_initial_weights_is_there_or_not(store: Store) -> None:
+    assert store.commit(dataclasses.replace(record(), start={"weights": "5" * 64}), "2026-01-01").start_weights == "5" * 64
+    without = store.commit(record(id="b" * 32), "2026-01-01")
+    assert without.start_weights is None
+    assert "start" not in without.info
+
+
 def test_only_a_durable_commit_waits_for_the_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[int] = []
     monkeypatch.setattr(os, "fsync", waits.append)

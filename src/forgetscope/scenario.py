@@ -6,8 +6,17 @@ from collections.abc import Sequence
 
 from forgetscope.errors import SpecError
 from forgetscope.randomness import Streams
+from forgetscope.spec import RunSpec
 
 Increments = tuple[tuple[int, ...], ...]
+
+
+def sequence_of(run: RunSpec, classes: int) -> Increments:
+    """The class sequence of a run over a data set with so many classes: as it spells it out, or drawn."""
+    if run.sequence is not None:
+        return explicit_sequence(run.sequence, classes)
+    seed = run.seed if run.sequence_seed is None else run.sequence_seed
+    return class_sequence(classes, run.increment, run.steps, seed)
 
 
 def class_sequence(classes: int, increment: float, steps: int, seed: int) -> Increments:

@@ -60,6 +60,7 @@ class StepRecord:
     state: Tensors
     divergence: Mapping[str, object] | None = None  # epoch, iteration and loss, if training ended that way
     simulated: Mapping[str, object] | None = None  # seed and truth, if nothing was trained
+    start: Mapping[str, str] | None = None  # SHA-256 of the weights that training started from
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,12 @@ class StoredStep:
         """Seed and truth of a simulation; None for a step that was trained."""
         facts: dict[str, Any] | None = self.info.get("simulated")
         return facts
+
+    @property
+    def start_weights(self) -> str | None:
+        """SHA-256 of the network when training began, head grown; None where it was not recorded."""
+        digest: str | None = self.info.get("start", {}).get("weights")
+        return digest
 
     def table(self, name: TableName) -> pa.Table:
         # Not pq.read_table: its threads, still starting when a short command ends beside torch, abort the process at exit.
@@ -349,6 +356,8 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
     }
     if record.simulated is not None:
         info["simulated"] = dict(record.simulated)
+    if record.start is not None:
+        info["start"] = dict(record.start)
     contents = {"step.json": _json(info)}
     for name in TABLES:
         contents[f"{name}.parquet"] = parquet_bytes(record.tables[name])

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
 from conftest import TINY
-from forgetscope.analysis.comparison import compare_policies
+from forgetscope.analysis.comparison import compare_policies, planned_experiments
 from forgetscope.analysis.experiments import Experiment, experiments
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
@@ -64,3 +67,36 @@ def test_simulated_pairs_are_in_no_mean_with_real_ones(found: list[Experiment], 
 
 def test_without_a_baseline_there_is_nothing_to_compare(found: list[Experiment]) -> None:
     assert compare_policies([e for e in found if e.steps[-1].spec.rehearsal.policy == "herding"]) == []  # type: ignore[union-attr]
+
+
+def test_a_step_that_diverged_is_in_no_pair_and_counted(found: list[Experiment], tmp_path: Path) -> None:
+    store = Store(shutil.copytree(found[0].chain[0].folder.parents[1], tmp_path / "store"))
+    (harmed,) = [e.chain[1] for e in found if _key(e) == (2, "herding", 0.08)]
+    _make_diverged(store.step(harmed.id).folder)
+    uniform, herding = compare_policies(experiments(store))
+    assert (uniform.pairs, uniform.diverged, herding.pairs, herding.diverged) == (2, 0, 2, 1)
+
+
+def test_only_the_chains_of_a_plan_and_of_them_what_is_there(found: list[Experiment]) -> None:
+    store = Store(found[0].chain[0].folder.parents[1])
+    chains = [[step.id for step in e.chain] for e in found if _key(e)[0] == 1]
+    planned = planned_experiments(store, [*chains, [chains[0][0], "0" * 32], ["1" * 32, "2" * 32]])
+    assert [len(e.chain) for e in planned] == [2, 2, 1]
+    assert [row.pairs for row in compare_policies(planned)] == [1, 1]
+    assert [row.policy for row in compare_policies(planned, baseline="herding")] == ["herding", "uniform"]
+
+
+def _key(experiment: Experiment) -> tuple[int, str, float | None]:
+    spec = experiment.chain[1].spec
+    assert spec.rehearsal is not None
+    return spec.seed, spec.rehearsal.policy, spec.rehearsal.retention
+
+
+def _make_diverged(folder: Path) -> None:
+    info = json.loads((folder / "step.json").read_bytes())
+    info |= {"status": "diverged", "divergence": {"epoch": 1, "iteration": 3, "loss": "nan"}}
+    content = json.dumps(info).encode()
+    (folder / "step.json").write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    manifest["step.json"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))

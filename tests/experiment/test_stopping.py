@@ -58,6 +58,7 @@ def assert_same_bytes(store: Store, steps: list[StoredStep]) -> None:
     for step in steps:
         for name in FILES:
             assert (store.step(step.id).folder / name).read_bytes() == (step.folder / name).read_bytes(), name
+        assert store.step(step.id).start_weights == step.start_weights is not None  # a snapshot does not make another start
 
 
 def test_a_run_that_is_stopped_at_every_iteration_and_in_every_probe_ends_in_the_same_bytes(

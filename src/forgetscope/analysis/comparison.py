@@ -1,14 +1,14 @@
-"""Rehearsal policies compared step by step: siblings that share a parent and differ in nothing but the policy."""
+"""Rehearsal policies compared in pairs: experiments that share their first step and differ in nothing but the policy."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from forgetscope.analysis.experiments import Experiment, StepSummary
 from forgetscope.analysis.statistics import Estimate, mean_estimate
-from forgetscope.store import StoredStep
+from forgetscope.store import Store, StoredStep
 
 BASELINE = "uniform"
 QUANTITIES = {
@@ -17,51 +17,82 @@ QUANTITIES = {
     "mean_forgetting": "mean FG",
     "forgetting_range": "FG-R",
     "forgetting_half_gap": "FG-HG",
+    "worst_forgetting": "FG, worst class",
 }
 
 
 @dataclass(frozen=True)
 class PolicyComparison:
-    """One policy at one step number: each quantity's mean over pairs with the baseline, and the mean paired difference."""
+    """One policy at one step number: each quantity's mean over pairs with the baseline, and the mean paired difference.
+
+    Second steps of a pair have a common parent; later ones build on their own policy's second steps."""
 
     step: int
     policy: str
+    baseline: str
+    pairs: int
     means: dict[str, Estimate]
     differences: dict[str, Estimate]  # policy minus baseline, within pairs
     diverged: int  # further steps of this policy whose training diverged; they are in no pair
 
 
-def compare_policies(found: Sequence[Experiment]) -> list[PolicyComparison]:
-    """Every policy that has siblings with the baseline policy, the baseline first; empty where there are none."""
+def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> list[PolicyComparison]:
+    """Every policy that forms pairs with the baseline policy, the baseline first; empty where there are none."""
+    found = list(found)
     found = [experiment for experiment in found if not experiment.simulated] or found  # never both in one mean
     siblings: dict[tuple[int, str], dict[str, StepSummary]] = {}
-    diverged = {(e.diverged.id, len(e.chain), _policy(e.diverged)) for e in found if e.diverged is not None}
+    diverged: dict[str, tuple[int, str]] = {}
     for experiment in found:
+        policies = {_policy(step) for step in experiment.chain[1:]}
+        if len(policies) != 1:
+            continue
+        (policy,) = policies
+        if experiment.diverged is not None:
+            diverged[experiment.diverged.id] = (len(experiment.chain), policy)
+        rest = experiment.steps[0].id if experiment.steps else ""
         for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
-            if step.spec.rehearsal is not None:
-                plain = step.spec.rehearsal.model_copy(update={"policy": "", "policy_source": None})
-                rest = step.spec.model_copy(update={"rehearsal": plain})
-                key = (step.spec.step, f"{step.parent} {rest.model_dump_json()}")
-                siblings.setdefault(key, {})[step.spec.rehearsal.policy] = summary
+            rest += _but_for_the_policy(step)
+            siblings.setdefault((summary.step, rest), {})[policy] = summary
     pairs: dict[tuple[int, str], list[tuple[StepSummary, StepSummary]]] = {}
     for (number, _), by_policy in siblings.items():
-        if BASELINE in by_policy and len(by_policy) > 1:
+        if baseline in by_policy and len(by_policy) > 1:
             for policy, summary in by_policy.items():
-                pairs.setdefault((number, policy), []).append((summary, by_policy[BASELINE]))
-    order = sorted(pairs, key=lambda key: (key[0], key[1] != BASELINE, key[1]))
-    counts = Counter((number, policy) for _, number, policy in diverged)
-    return [_comparison(*key, pairs[key], counts[key]) for key in order]
+                pairs.setdefault((number, policy), []).append((summary, by_policy[baseline]))
+    order = sorted(pairs, key=lambda key: (key[0], key[1] != baseline, key[1]))
+    counts = Counter(diverged.values())
+    return [_comparison(*key, baseline, pairs[key], counts[key]) for key in order]
+
+
+def planned_experiments(store: Store, chains: Iterable[Sequence[str]]) -> list[Experiment]:
+    """Of these chains of step ids, as much as the store has."""
+    found = []
+    for chain in chains:
+        there = [id in store for id in chain]
+        until = there.index(False) if False in there else len(chain)
+        if until:
+            found.append(Experiment([store.step(id) for id in chain[:until]]))
+    return found
 
 
 def _policy(step: StoredStep) -> str:
     return step.spec.rehearsal.policy if step.spec.rehearsal else ""
 
 
-def _comparison(step: int, policy: str, pairs: Sequence[tuple[StepSummary, StepSummary]], diverged: int) -> PolicyComparison:
+def _but_for_the_policy(step: StoredStep) -> str:
+    assert step.spec.rehearsal is not None
+    plain = step.spec.rehearsal.model_copy(update={"policy": "", "policy_source": None})
+    return step.spec.model_copy(update={"rehearsal": plain}).model_dump_json()
+
+
+def _comparison(
+    step: int, policy: str, baseline: str, pairs: Sequence[tuple[StepSummary, StepSummary]], diverged: int
+) -> PolicyComparison:
     values = {name: [(getattr(mine, name), getattr(base, name)) for mine, base in pairs] for name in QUANTITIES}
     return PolicyComparison(
         step=step,
         policy=policy,
+        baseline=baseline,
+        pairs=len(pairs),
         means={name: mean_estimate([mine for mine, _ in both]) for name, both in values.items()},
         differences={name: mean_estimate([mine - base for mine, base in both]) for name, both in values.items()},
         diverged=diverged,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,8 @@ RERUNS = 19
 def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: int = RERUNS) -> Plan:
     """The picked steps with all that they build on, and `runs` further runs of each."""
     template = spec.template
+    if template.probe_every == 0:
+        raise SpecError(f"{spec.name}: probe_every = 0 measures neither NIC nor SIC. Use 1 or more.")
     data = data or data_facts(template.dataset, template.image_size)
     about = {"kind": "controlled", "name": f"{spec.name}-controlled", "benchmark": spec.to_toml(), "runs": runs}
     plan, drawn, sources = empty_plan(about, template, data), sample(spec, data.classes), sources_of(spec)
@@ -34,11 +37,11 @@ def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: in
             rng = _stream(spec, step, partition)
             candidates = [experiment for experiment in drawn if experiment.partition == partition]
             picked = candidates[rng.integers(len(candidates))]
-            chain = add_experiment(plan, picked, sources)
-            original = plan.jobs[chain.steps[step - 1]]
+            chain = add_experiment(plan, replace(picked, sequence=picked.sequence[:step]), sources)
+            original = plan.jobs[chain.steps[-1]]
             learned = [label for group in picked.sequence[: step - 1] for label in group]
             others = []
-            for classes in _other_classes(learned, original.spec.classes, data.classes, runs, rng):
+            for classes in other_classes(learned, original.spec.classes, data.classes, runs, rng):
                 rerun = original.spec.model_copy(update={"classes": classes})
                 others += plan.add(original.parent, original.past_classes, [rerun])
             plan.reruns.append(Reruns(original.id, step, partition, tuple(others)))
@@ -49,7 +52,7 @@ def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: in
     return plan
 
 
-def _other_classes(
+def other_classes(
     learned: list[int], original: tuple[int, ...], classes: int, runs: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
     """Sets of new classes, uniform among those of classes that were not learned before; none twice, the original included."""

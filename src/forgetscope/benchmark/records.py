@@ -15,16 +15,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from forgetscope.benchmark.plans import Plan
+from forgetscope.benchmark.plans import Plan, Reruns
+from forgetscope.benchmark.shards import Shard
+from forgetscope.benchmark.space import Partition
 from forgetscope.errors import StoreError
-from forgetscope.files import replace_durably, told
+from forgetscope.files import is_locked, replace_durably, told
 from forgetscope.store import Store
 
 SCHEMA = 1
 
 
-def record_plan(store: Store, plan: Plan) -> Journal:
-    """Remember a plan, if it is not remembered yet."""
+def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal:
+    """Remember a plan, if it is not remembered yet; the journal of it, or of a part."""
     folder = store.path / "plans" / plan.id
     with told(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +42,7 @@ def record_plan(store: Store, plan: Plan) -> Journal:
             "reruns": [reruns.described() for reruns in plan.reruns],
         }
         replace_durably(folder / "plan.json", json.dumps(content, ensure_ascii=False).encode())
-    return Journal(folder)
+    return Journal(folder, "" if shard is None else f"-{shard}")
 
 
 def recorded_plans(store: Store) -> list[dict[str, Any]]:
@@ -54,20 +56,41 @@ def recorded_plans(store: Store) -> list[dict[str, Any]]:
     return plans
 
 
+def recorded_reruns(plan: Mapping[str, Any]) -> list[Reruns]:
+    """The picked steps of a controlled experiment, from its plan.json."""
+    return [
+        Reruns(picked["original"], picked["step"], Partition(**picked["partition"]), tuple(picked["others"]))
+        for picked in plan["reruns"]
+    ]
+
+
 @dataclass(frozen=True)
 class Journal:
-    """What happened to a plan, in order. A line that a crash cut short is passed over."""
+    """What happened to a plan, in order. A line that a crash cut short is passed over.
+
+    Parts that are run by themselves have a file each, so that nobody else writes to it; whoever reads, reads all."""
 
     folder: Path
+    part: str = ""
 
     @property
     def running(self) -> Path:
         """Where an engine notes every few moments what it is doing."""
-        return self.folder / "running.json"
+        return self.folder / f"running{self.part}.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that runs the plan or this part of it."""
+        return self.folder / f"run{self.part}.lock"
+
+    def active(self) -> list[Journal]:
+        """The journals of the parts that are being run now."""
+        parts = [path.stem.removeprefix("run") for path in sorted(self.folder.glob("run*.lock"))]
+        return [journal for part in parts if is_locked((journal := Journal(self.folder, part)).lock)]
 
     def write(self, event: str, **facts: object) -> None:
         line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, **facts})
-        path = self.folder / "journal.jsonl"
+        path = self.folder / f"journal{self.part}.jsonl"
         with told(path), path.open("ab") as file:
             file.write(f"\n{line}".encode())  # led by a line break: what a crash left behind spoils itself only
 
@@ -87,9 +110,9 @@ class Journal:
         """Steps whose last event is a failure, by id."""
         return self._whose_last_is("failed")
 
-    def bad(self) -> set[str]:
-        """Steps that failed or diverged: nothing can build on them."""
-        return {*self._whose_last_is("failed"), *self._whose_last_is("diverged")}
+    def diverged(self) -> set[str]:
+        """Steps that are in the store, but nothing can build on them."""
+        return set(self._whose_last_is("diverged"))
 
     def retry(self) -> list[str]:
         """Forget the failures; the steps that may be tried again."""

@@ -12,7 +12,6 @@ from forgetscope.benchmark.costs import step_work
 from forgetscope.benchmark.plans import Plan, descendants
 from forgetscope.benchmark.records import Journal
 from forgetscope.benchmark.space import Partition
-from forgetscope.files import is_locked
 from forgetscope.store import Store
 
 
@@ -20,7 +19,7 @@ from forgetscope.store import Store
 class Cell:
     """The k-th steps of a partition, or what a plan has besides such steps."""
 
-    step: int | None
+    step: int | None  # None: re-runs
     partition: Partition | None
     total: int
     done: int
@@ -52,11 +51,12 @@ class Status:
 
 def status_of(plan: Plan, store: Store) -> Status:
     journal = Journal(store.path / "plans" / plan.id)
-    done, failures = plan.done(store), journal.failures()
-    diverged = journal.bad() - failures.keys()
-    active = is_locked(journal.folder / "run.lock")
-    running = _running(journal, plan) if active else []
-    blocked = descendants(plan.jobs, journal.bad()) - done - failures.keys()
+    done, diverged = plan.done(store), journal.diverged()
+    failures = {step: event for step, event in journal.failures().items() if step not in done}
+    at_work = journal.active()
+    active = bool(at_work)
+    running = [job for part in at_work for job in _running(part, plan)]
+    blocked = descendants(plan.jobs, failures.keys() | diverged) - done - failures.keys()
     rate, left = _pace(plan, journal, done, blocked | failures.keys(), running) if active else (None, None)
     sets = (done, {job["step"] for job in running}, set(failures), diverged)
     return Status(
@@ -84,8 +84,12 @@ def _cells(plan: Plan, done: set[str], running: set[str], failed: set[str], dive
             found.append(cell(number, partition, set(ids)))
             counted |= set(ids)
     first = {job.id for job in plan.jobs.values() if job.parent is None}
-    rest = plan.jobs.keys() - counted - first
-    return [cell(1, None, first), *found, *([cell(None, None, rest)] if rest else [])]
+    reruns = {id for rerun in plan.reruns for id in rerun.others}
+    later: dict[int, set[str]] = {}  # steps of experiments that belong to no partition
+    for id in plan.jobs.keys() - counted - first - reruns:
+        later.setdefault(plan.jobs[id].spec.step, set()).add(id)
+    found += [cell(number, None, ids) for number, ids in sorted(later.items())]
+    return [cell(1, None, first), *found, *([cell(None, None, reruns)] if reruns else [])]
 
 
 def _running(journal: Journal, plan: Plan) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forgetscope.allocation import keep_memory
-from forgetscope.cli import bench, data
+from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.spec import RunSpec
 
+PATIENCE = 2.0  # seconds before a command that looks tells how far it is
 DEMO_STORE = Path("forgetscope-demo")
 
 app = typer.Typer(
@@ -111,21 +112,29 @@ def show(
 ) -> None:
     """Show what a store holds, and the classes of one experiment."""
     from forgetscope.analysis.comparison import compare_policies
-    from forgetscope.analysis.experiments import experiments, overview, pick
+    from forgetscope.analysis.experiments import overview, pick
+    from forgetscope.analysis.index import glance
+    from forgetscope.benchmark.records import recorded_plans, recorded_reruns
+    from forgetscope.cli.progress import counting
     from forgetscope.report import document, terminal
     from forgetscope.store import Store
 
     opened = Store.existing(store)
-    chosen = pick(opened, id)
+    with counting(PATIENCE) as progress:
+        everything = [] if id else glance(opened, progress)
+    chosen = pick(opened, id or (everything[-1].id if everything else None))
     if step is not None and step > len(chosen.steps):
         raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {len(chosen.steps)} steps.")
-    found = [] if id else experiments(opened)
+    again = {other for plan in recorded_plans(opened) for picked in recorded_reruns(plan) for other in picked.others}
+    found = [experiment for experiment in everything if experiment.id not in again]
     means, policies = overview(found), compare_policies(found)
     if as_json:
         print_json({**document.store_document(found, means, policies), "experiment": document.experiment_document(chosen)})
         return
     if found:
         print_view(terminal.store_view(found))
+        if len(found) < len(everything):
+            echo(f"{len(everything) - len(found)} re-runs of controlled experiments are not among them.")
         echo()
     print_view(terminal.experiment_view(chosen, step))
     if means:
@@ -133,7 +142,7 @@ def show(
         print_view(terminal.overview_view(means))
     if policies:
         echo()
-        print_view(terminal.comparison_view(policies))
+        print_view(terminal.comparison_view(policies), whole=True)
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
@@ -165,6 +174,8 @@ def config(
 
 
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
+app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
+app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
 
 
 def _run(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,36 +21,63 @@ from pathlib import Path
 from typing import Any
 
 from forgetscope.benchmark.costs import Rates
-from forgetscope.benchmark.plans import Job, Plan
+from forgetscope.benchmark.plans import Job
 from forgetscope.engines.dispatch import ATTEMPTS, Dispatch
-from forgetscope.errors import ForgetscopeError, Interrupted
+from forgetscope.engines.work import Work
+from forgetscope.errors import ForgetscopeError, Interrupted, StoreError
 from forgetscope.experiment.stopping import Stop
 from forgetscope.spec import RunSpec
-from forgetscope.store import Store
 
 FAREWELL = 60.0  # seconds that a worker has to save what it is doing
 
 
 @dataclass(frozen=True)
-class Workers:
-    """How many processes, and what each of them is told when it starts."""
+class LocalEngine:
+    """So many worker processes on this machine."""
 
+    work: Work
     count: int
-    store: Store
-    plan: Plan
-    device: str = "auto"
-    threads: int = 1
-    channels_last: bool = True
+    name: str = "local"
 
-    def setup(self) -> dict[str, Any]:
-        return {
-            "store": str(self.store.path.resolve()),
-            "dataset": self.plan.data.name,
-            "image_size": self.plan.image_size,
-            "device": self.device,
-            "threads": self.threads,
-            "channels_last": self.channels_last,
-        }
+    def prepare(self, memory: float, disk: float) -> None:
+        free = shutil.disk_usage(self.work.store.path).free
+        if free < disk:
+            raise StoreError(
+                f"The store {self.work.store.path} will need about {disk / 1e9:,.1f} GB; {free / 1e9:,.1f} GB are free there. "
+                "Make room, or choose another folder with --store."
+            )
+
+    def run(self, dispatch: Dispatch, logs: Path, stop: Stop) -> None:
+        supervisor = _Supervisor(self, dispatch, logs)
+        with stop.deferred(), supervisor.staffed():
+            while not dispatch.queue.over:
+                if stop.requested:
+                    raise Interrupted("Stopped and saved. Run the same command again to continue.")
+                supervisor.turn()
+
+    def calibrate(self, run: RunSpec, logs: Path, stop: Stop) -> Rates:
+        processes = [_Process(self.work.setup(), logs / f"worker-{i}.log") for i in range(self.count)]
+        found: list[Rates] = []
+        try:
+            for process in processes:
+                process.tell(do="calibrate", run=run.model_dump(exclude_unset=True))
+            with stop.deferred(), selectors.DefaultSelector() as selector:
+                for process in processes:
+                    assert process.process.stdout is not None
+                    selector.register(process.process.stdout, selectors.EVENT_READ, process)
+                while len(found) < len(processes):
+                    if stop.requested:
+                        raise Interrupted("Stopped. Run the same command again.")
+                    for key, _ in selector.select(timeout=0.2):
+                        events = key.data.heard()
+                        if events is None:
+                            raise ForgetscopeError(key.data.cause_of_death())
+                        found += [Rates(**event["rates"]) for event in events if event["event"] == "rates"]
+        finally:
+            for process in processes:
+                process.process.terminate()  # it has nothing to save
+            _dismiss(processes)
+        return Rates.mean(found)
 
 
 class _Process:
@@ -108,19 +136,9 @@ class _Process:
         return f"The worker {how}." if not lines else f"The worker {how}: {lines[-1]}"
 
 
-def run_locally(workers: Workers, dispatch: Dispatch, logs: Path, stop: Stop) -> None:
-    """Run until nothing is left that can be run. `logs`: the folder for what workers write to standard error."""
-    supervisor = _Supervisor(workers, dispatch, logs)
-    with stop.deferred(), supervisor.staffed():
-        while not dispatch.queue.over:
-            if stop.requested:
-                raise Interrupted("Stopped and saved. Run the same command again to continue.")
-            supervisor.turn()
-
-
 class _Supervisor:
-    def __init__(self, workers: Workers, dispatch: Dispatch, logs: Path) -> None:
-        self._workers, self._dispatch, self._logs = workers, dispatch, logs
+    def __init__(self, engine: LocalEngine, dispatch: Dispatch, logs: Path) -> None:
+        self._engine, self._dispatch, self._logs = engine, dispatch, logs
         self._processes: list[_Process] = []
         self._selector = selectors.DefaultSelector()
         self._born_dead = 0  # workers that died in a row before they were ready
@@ -147,7 +165,7 @@ class _Supervisor:
         self._dispatch.beat([process.job for process in self._processes if process.job is not None])
 
     def _employ(self) -> None:
-        wanted = min(self._workers.count, len(self._dispatch.queue.left()))
+        wanted = min(self._engine.count, len(self._dispatch.queue.left()))
         idle = [process for process in self._processes if process.job is None]
         while idle or len(self._processes) < wanted:
             job = self._dispatch.take()
@@ -159,7 +177,7 @@ class _Supervisor:
             self._dispatch.started(job)
 
     def _hire(self) -> _Process:
-        process = _Process(self._workers.setup(), self._logs / f"worker-{len(self._processes)}.log")
+        process = _Process(self._engine.work.setup(), self._logs / f"worker-{len(self._processes)}.log")
         self._processes.append(process)
         assert process.process.stdout is not None
         self._selector.register(process.process.stdout, selectors.EVENT_READ, process)
@@ -185,36 +203,10 @@ class _Supervisor:
         cause = process.cause_of_death()
         process.close()
         self._born_dead += 1
-        if self._born_dead > ATTEMPTS * self._workers.count:
+        if self._born_dead > ATTEMPTS * self._engine.count:
             raise ForgetscopeError(f"Workers die as soon as they start. {cause}")
         if process.job is not None:
             self._dispatch.died(process.job, cause)
-
-
-def calibrate(workers: Workers, run: RunSpec, logs: Path, stop: Stop) -> Rates:
-    """Rates with all workers at work at the same time, as they will be."""
-    processes = [_Process(workers.setup(), logs / f"worker-{i}.log") for i in range(workers.count)]
-    found: list[Rates] = []
-    try:
-        for process in processes:
-            process.tell(do="calibrate", run=run.model_dump(exclude_unset=True))
-        with stop.deferred(), selectors.DefaultSelector() as selector:
-            for process in processes:
-                assert process.process.stdout is not None
-                selector.register(process.process.stdout, selectors.EVENT_READ, process)
-            while len(found) < len(processes):
-                if stop.requested:
-                    raise Interrupted("Stopped. Run the same command again.")
-                for key, _ in selector.select(timeout=0.2):
-                    events = key.data.heard()
-                    if events is None:
-                        raise ForgetscopeError(key.data.cause_of_death())
-                    found += [Rates(**event["rates"]) for event in events if event["event"] == "rates"]
-    finally:
-        for process in processes:
-            process.process.terminate()  # it has nothing to save
-        _dismiss(processes)
-    return Rates.mean(found)
 
 
 def _dismiss(processes: Collection[_Process]) -> None:

@@ -16,7 +16,7 @@ from forgetscope.experiment.stopping import Stop
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.plugins import source_digest
 from forgetscope.learning.rsgd import EpochEnd
-from forgetscope.scenario import Increments, class_sequence, explicit_sequence
+from forgetscope.scenario import sequence_of
 from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
 from forgetscope.store import Store, StoredStep
 
@@ -126,13 +126,6 @@ def make_plan(specs: Sequence[StepSpec], data: DataSet, store: Store, note: Call
             note(f"The state of step {steps[i].spec.step} was freed and is needed again; recomputing it.")
             steps[i] = replace(steps[i], done=False)
     return Plan(tuple(steps), data)
-
-
-def sequence_of(spec: RunSpec, classes: int) -> Increments:
-    if spec.sequence is not None:
-        return explicit_sequence(spec.sequence, classes)
-    seed = spec.seed if spec.sequence_seed is None else spec.sequence_seed
-    return class_sequence(classes, spec.increment, spec.steps, seed)
 
 
 def _is_done(store: Store, id: str, note: Callable[[str], None]) -> bool:

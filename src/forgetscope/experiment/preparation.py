@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -120,6 +121,18 @@ def prepare(parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: 
         new_set=training_set(data.train, {label: images_of[label] for label in spec.classes}, len(past), device),
         rehearsal_set=training_set(data.train, rehearsal, 0, device) if rehearsal else None,
     )
+
+
+def weights_digest(network: nn.Module) -> str:
+    """SHA-256 over name, type, shape and bytes of every tensor of a network's state, in the order of their names.
+
+    It proves that two steps started from the same weights; the memory layout does not count."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        array = tensor.detach().cpu().contiguous().numpy()
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _images_to_use(spec: StepSpec, data: DataSet, label: int) -> Indices:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from forgetscope.data.images import DataSet
 from forgetscope.experiment.course import Course, Saver
 from forgetscope.experiment.measured import Measured
-from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare
+from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably, told
@@ -53,6 +53,7 @@ def run_step(
         replace_durably(working / "parent", parent.id.encode())  # whoever tidies up keeps the state that we start from
     with settings.applied():
         step = prepare(parent, spec, data, settings)
+        start = {"weights": weights_digest(step.network)}  # before a snapshot is restored into it
         with stop.deferred():
             course = _train(step, working, snapshot, settings, stop, on_epoch)
         results = _results(step, course) if course.divergence is None else _remains(step, course, course.divergence)
@@ -65,6 +66,7 @@ def run_step(
         timings={"seconds": round(time.monotonic() - started, 3), "probe_seconds": round(course.probe_seconds, 3)},
         history=course.history,
         network=step.inherited.network if step.inherited else str(spec.network),
+        start=start,
         **results,
     )
     return store.commit(record, datetime.now(UTC).isoformat(timespec="seconds"))

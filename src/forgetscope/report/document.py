@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from forgetscope.analysis.comparison import PolicyComparison
+from forgetscope.analysis.controlled import ControlledStep
 from forgetscope.analysis.experiments import Experiment, Overview
 
 
@@ -41,6 +42,15 @@ def store_document(
             "policies": [dataclasses.asdict(row) for row in policies],
         }
     )
+
+
+def controlled_document(plan: str, steps: Sequence[ControlledStep]) -> dict[str, Any]:
+    """Every class of every picked step, and their spread."""
+    return _plain_dict({"plan": plan, "steps": [dataclasses.asdict(step) for step in steps]})
+
+
+def comparison_document(plan: str, rows: Sequence[PolicyComparison]) -> dict[str, Any]:
+    return _plain_dict({"plan": plan, "policies": [dataclasses.asdict(row) for row in rows]})
 
 
 def experiment_line(experiment: Experiment) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from forgetscope.analysis.comparison import BASELINE, QUANTITIES, PolicyComparison
+from forgetscope.analysis.comparison import QUANTITIES, PolicyComparison
 from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
 from forgetscope.analysis.statistics import Estimate
 from forgetscope.data.images import DataSet
@@ -82,20 +82,19 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
 
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
-    """Policies against the baseline, a table per step: means, and below each the mean paired difference with its interval."""
+    """Policies against the baseline, a table per step: means, and below each the mean paired difference, with intervals."""
     tables: list[RenderableType] = []
     for step in dict.fromkeys(row.step for row in rows):
-        table = make_table(("policy",), ("pairs", *(Text(name.replace(", ", ",\n")) for name in QUANTITIES.values())))
-        for row in (row for row in rows if row.step == step):
-            means = (_number(row.means[name].value, 3) for name in QUANTITIES)
+        table = make_table(("policy",), ("pairs", *(Text(name.replace(", ", "\n")) for name in QUANTITIES.values())))
+        shown = [row for row in rows if row.step == step]
+        for row in shown:
             lost = f" (and {row.diverged} diverged)" if row.diverged else ""
-            table.add_row(row.policy, f"{row.means['accuracy'].n}{lost}", *means)
-            if row.policy != BASELINE:
-                table.add_row("", "", *(_difference(row.differences[name]) for name in QUANTITIES), style="dim")
-        title = (
-            f"Policies in step {step}, from common parents; below each the paired difference to {BASELINE} (± 95 % interval)"
-        )
-        tables.append(titled(title, table))
+            table.add_row(row.policy, f"{row.pairs}{lost}", *(_with_margin(row.means[name]) for name in QUANTITIES))
+            if row.policy != row.baseline:
+                differences = (_with_margin(row.differences[name], sign="+") for name in QUANTITIES)
+                table.add_row("", "", *differences, style="dim")
+        title = f"Policies in step {step}, in pairs that share their first step, with 95 % intervals"
+        tables.append(titled(title, table, f"Below each policy: the paired difference to {shown[0].baseline}"))
     return Group(*tables)
 
 
@@ -143,9 +142,11 @@ def _percent(value: float) -> str:
     return "–" if pd.isna(value) else f"{100 * value:.0f} %"
 
 
-def _difference(estimate: Estimate) -> str:
+def _with_margin(estimate: Estimate, sign: str = "") -> str:
+    if math.isnan(estimate.value):
+        return "–"
     margin = "" if math.isnan(estimate.low) else f"±{(estimate.high - estimate.low) / 2:.3f}"  # Student's t is symmetric
-    return f"{estimate.value:+.3f}{margin}"
+    return f"{estimate.value:{sign}.3f}{margin}"
 
 
 def _estimate(estimate: Estimate) -> str:

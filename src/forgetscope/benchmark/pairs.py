@@ -1,0 +1,56 @@
+"""Comparisons: the same pairs of class sequence and seed under several rehearsal policies, from common first steps.
+
+Pair i has the run's seed + i, and its sequence_seed + i where that is set: it is what `forgetscope run` does with that seed,
+and shares its steps. A sequence that the run spells out stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forgetscope.benchmark.plans import Chain, Plan, empty_plan
+from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.errors import SpecError
+from forgetscope.learning.plugins import source_digest
+from forgetscope.scenario import sequence_of
+from forgetscope.spec import RunSpec, nearest, step_specs
+
+PAIRS = 5
+
+
+def comparison_plan(
+    run: RunSpec, policies: Sequence[str], pairs: int = PAIRS, name: str = "compare", data: DataFacts | None = None
+) -> Plan:
+    """Every policy on every pair. The run's own policy does not count."""
+    data = data or data_facts(run.dataset, run.image_size)
+    run = _member(run, policies[0], 0)
+    plan = empty_plan(
+        {"kind": "compare", "name": name, "run": run.to_toml(), "policies": list(policies), "pairs": pairs}, run, data
+    )
+    sources = {code: source_digest(code) for code in (*policies, run.network) if ":" in code}
+    for number in range(pairs):
+        for policy in policies:
+            member = _member(run, policy, number)
+            specs = step_specs(member, sequence_of(member, data.classes), data.augmentation, sources)
+            plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), policy, number=number))
+    return plan
+
+
+def check_comparison(run: RunSpec, policies: Sequence[str], baseline: str) -> None:
+    """What is wrong with a comparison, said before anything starts."""
+    for policy in policies:
+        _member(run, policy, 0)
+    if len(policies) < 2 or len(set(policies)) < len(policies):
+        raise SpecError(f"--policies {','.join(policies)}: name at least two policies, and none twice.")
+    if baseline not in policies:
+        raise SpecError(f"--baseline {baseline} is not among the policies.{nearest(baseline, policies)}")
+    if (run.steps if run.sequence is None else len(run.sequence)) < 2:
+        raise SpecError("A first step rehearses nothing, so that policies cannot differ. Use at least two steps.")
+
+
+def _member(run: RunSpec, policy: str, number: int) -> RunSpec:
+    """The run with this policy, on the pair with this number."""
+    chosen = {"policy": policy, "seed": run.seed + number}
+    if run.sequence_seed is not None:
+        chosen["sequence_seed"] = run.sequence_seed + number
+    return RunSpec(**run.model_dump(exclude_unset=True) | chosen)

@@ -1,0 +1,111 @@
+"""`forgetscope compare` and `forgetscope controlled`: plans in which one thing differs and everything else is held fixed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreOption, overrides
+from forgetscope.cli.plans import (
+    BenchmarkArgument,
+    EstimateOption,
+    JobsOption,
+    ThreadsOption,
+    get_ready,
+    hired,
+    load_with_data,
+    name_failures,
+    work_off,
+)
+from forgetscope.errors import ForgetscopeError
+
+
+@guarded
+def compare(
+    config: Annotated[
+        Path | None, typer.Argument(help="A run's TOML file; its seed is that of the first pair. Default: the demo's run.")
+    ] = None,
+    policies: Annotated[str, typer.Option(help="Their names, with commas between.")] = "uniform,herding",
+    baseline: Annotated[str | None, typer.Option(help="The policy to compare with. Default: the first.")] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs of class sequence and seed; an interval needs two.")] = 5,
+    store: StoreOption = DEFAULT_STORE,
+    settings: SetOption = None,
+    jobs: JobsOption = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+    estimate: EstimateOption = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare rehearsal policies: the same class sequences and seeds under each, from common first steps.
+
+    Per step and policy: means over the pairs with 95 % Student t intervals, and below them the mean difference to the baseline
+    within pairs. Where policies do not differ, one such interval in twenty excludes zero by chance. Run again, it continues;
+    with more pairs or policies, only what is new is run."""
+    from forgetscope.analysis.comparison import compare_policies, planned_experiments
+    from forgetscope.benchmark.pairs import check_comparison, comparison_plan
+    from forgetscope.report.document import comparison_document
+    from forgetscope.report.terminal import comparison_view
+    from forgetscope.spec import RunSpec
+    from forgetscope.store import Store
+
+    given = overrides(settings)
+    run = RunSpec(**given) if config is None else RunSpec.from_toml(config, given)
+    names = [name.strip() for name in policies.split(",")]
+    baseline = baseline or names[0]
+    check_comparison(run, names, baseline)
+    get_ready(run)
+    title = re.sub(r"[^\w.-]", "-", config.stem if config else run.dataset)[:40] + "-compare"
+    plan, opened = comparison_plan(run, names, pairs, title), Store(store)
+    with hired(plan, opened, jobs, device, threads) as engine:
+        work_off(engine, run, estimating=estimate)
+    rows = compare_policies(planned_experiments(opened, (chain.steps for chain in plan.chains)), baseline)
+    if as_json:
+        print_json(comparison_document(plan.id, rows))
+    elif rows:
+        print_view(comparison_view(rows), whole=True)
+    name_failures(plan, store)
+    if not rows:
+        raise ForgetscopeError(
+            f"No pair came to its end under {baseline} and another policy. "
+            f"See `forgetscope bench status {plan.id} --store {store}`."
+        )
+
+
+@guarded
+def controlled(
+    benchmark: BenchmarkArgument,
+    runs: Annotated[int, typer.Option(min=2, help="Further runs of each picked step.")] = 19,
+    store: StoreOption = DEFAULT_STORE,
+    settings: SetOption = None,
+    jobs: JobsOption = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+    estimate: EstimateOption = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Run one step of each partition again and again with other new classes, and nothing else changed.
+
+    Result: per past class the rank correlation of NIC and SIC over the runs. If it is positive, runs whose new classes push the
+    class down more (NIC) are runs in which its own rehearsal images mislead it more (SIC). Only the new classes can make the
+    difference: that parent, seed, rehearsal set and initial weights are equal is checked by digest. The table has a line per
+    picked step, over its past classes; --json has every class. What the benchmark has run already is not run again."""
+    from forgetscope.analysis.controlled import controlled_results
+    from forgetscope.benchmark.controlled import controlled_plan
+    from forgetscope.report.controlled import controlled_view
+    from forgetscope.report.document import controlled_document
+    from forgetscope.store import Store
+
+    spec, opened = load_with_data(benchmark, settings), Store(store)
+    plan = controlled_plan(spec, runs=runs)
+    with hired(plan, opened, jobs, device, threads) as engine:
+        work_off(engine, spec.template, estimating=estimate)
+    found = controlled_results(opened, plan.reruns)
+    if as_json:
+        print_json(controlled_document(plan.id, found))
+    else:
+        print_view(controlled_view(found), whole=True)
+    name_failures(plan, store)

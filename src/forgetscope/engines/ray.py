@@ -1,0 +1,327 @@
+"""The Ray engine: a plan's jobs as Ray tasks, on a cluster or on a small one that is started here.
+
+Workers write to the shared store and return only what became of a job. Ray may deliver a task more than once; the store's
+commit makes that harmless. The driver may die: what is in the store is done, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from forgetscope.benchmark.costs import Rates
+from forgetscope.benchmark.plans import Job
+from forgetscope.engines.dispatch import Dispatch
+from forgetscope.engines.executor import Executor, Setup
+from forgetscope.engines.work import Work
+from forgetscope.errors import ForgetscopeError, InputError, Interrupted
+from forgetscope.experiment.stopping import Stop
+from forgetscope.spec import RunSpec
+from forgetscope.store import Store
+
+OLDEST = (2, 54)
+PASSED_ON = ("FORGETSCOPE_CACHE", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "PYTHONPATH")  # to workers, where the driver has them
+LOOPBACK = "127.0.0.1"
+CHECK_SECONDS = 120.0  # for a node to answer
+FAREWELL = 60.0  # seconds that tasks have to save what they are doing
+AHEAD = 2  # tasks that wait in Ray's queue, so that no node idles
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where tasks run and what each of them asks for."""
+
+    address: str | None = None  # None: one is started here, bound to loopback
+    gpus_per_job: float = 0.0
+
+
+@contextmanager
+def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEngine]:
+    """An engine on a running cluster, or on one of `jobs` CPUs that is started here and stopped at the end."""
+    ray = _import_ray()
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    options["runtime_env"] = {"env_vars": {name: os.environ[name] for name in PASSED_ON if name in os.environ}}
+    if cluster.address is None:
+        options |= {"num_cpus": jobs, "include_dashboard": False, "_node_ip_address": LOOPBACK}
+    else:
+        options["address"] = cluster.address
+    try:
+        if cluster.address not in (None, "auto"):
+            _reach(str(cluster.address))
+        with _own_signals():
+            ray.init(**options)
+    except (ConnectionError, RuntimeError, TimeoutError, ValueError, OSError) as error:
+        where = f"at {cluster.address}" if cluster.address else "on this machine"
+        raise InputError(
+            f"Cannot reach or start Ray {where}: {str(error).strip().splitlines()[0]} "
+            "Look at `ray status`; start one with `ray start --head`."
+        ) from None
+    try:
+        yield RayEngine(work, cluster, ray, jobs)
+    finally:
+        ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Ray itself would wait for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"{address!r} is not of the form host:port.")
+    socket.create_connection((host, int(port)), timeout=10.0).close()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray takes over SIGTERM when it starts; ours is to save and stop."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
+
+
+class RayEngine:
+    """The cluster that we are connected to."""
+
+    name = "ray"
+
+    def __init__(self, work: Work, cluster: Cluster, ray: Any, jobs: int | None) -> None:
+        self.work, self._cluster, self._ray = work, cluster, ray
+        self._limit, self._memory = jobs, 0.0
+
+    @property
+    def count(self) -> int:
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        fits = sum(self._fit(resources) for resources in nodes)
+        return min(fits, self._limit or fits)
+
+    def prepare(self, memory: float, disk: float) -> None:
+        self._memory = memory
+        check_nodes(self._ray, self.work, disk)
+        if self.count == 0:
+            wants = [f"{self.work.threads} CPUs", f"{memory / 1e9:.1f} GB of memory"]
+            wants += [f"{self._cluster.gpus_per_job:g} GPUs"] if self._cluster.gpus_per_job else []
+            raise InputError(f"No node of the cluster has what a job asks for: {', '.join(wants)}. See `ray status`.")
+
+    def run(self, dispatch: Dispatch, logs: Path, stop: Stop) -> None:
+        ray, running = self._ray, dict[Any, Job]()
+        board = self._board()
+        task = self._remote(_execute)
+        with stop.deferred():
+            try:
+                while not dispatch.queue.over:
+                    if stop.requested:
+                        raise Interrupted("Stopped and saved. Run the same command again to continue.")
+                    limit = min(self.count + AHEAD, self._limit or 10**9)
+                    while len(running) < max(1, limit) and (job := dispatch.take()):
+                        spec = job.spec.model_dump(mode="json")
+                        named = task.options(name=f"step {job.id[:8]}")
+                        running[named.remote(self.work.setup(), job.id, job.parent, spec, board)] = job
+                        dispatch.started(job)
+                    ended, _ = ray.wait(list(running), timeout=0.5)
+                    self._listen(board, running, dispatch)
+                    for reference in ended:
+                        self._hear(reference, running.pop(reference), dispatch)
+                    dispatch.beat(list(running.values()))
+            except Interrupted:
+                with suppress(ray.exceptions.RayError):
+                    ray.get(board.ask_to_stop.remote(), timeout=5.0)
+                    ray.wait(list(running), num_returns=len(running), timeout=FAREWELL)
+                raise  # what still runs then ends with our connection
+
+    def calibrate(self, run: RunSpec, logs: Path, stop: Stop) -> Rates:
+        count = min(self.count, 16)  # of many nodes a few tell enough
+        task = self._remote(_calibrate)
+        options = run.model_dump(exclude_unset=True)
+        found = [Rates(**rates) for rates in self._ray.get([task.remote(self.work.setup(), options) for _ in range(count)])]
+        return Rates.mean(found)
+
+    def _remote(self, function: Any) -> Any:
+        """Deaths are counted in one place, ours; Ray's own retries would start a job elsewhere before we hear of it."""
+        wants: dict[str, Any] = {"num_cpus": self.work.threads, "max_retries": 0}
+        if self._cluster.gpus_per_job:
+            wants["num_gpus"] = self._cluster.gpus_per_job
+        if self._memory:
+            wants["memory"] = int(self._memory)
+        return self._ray.remote(**wants)(function)
+
+    def _fit(self, resources: Mapping[str, float]) -> int:
+        """How many jobs a node can run at a time."""
+        counts = [resources.get("CPU", 0.0) / self.work.threads]
+        if self._cluster.gpus_per_job:
+            counts.append(resources.get("GPU", 0.0) / self._cluster.gpus_per_job)
+        if self._memory:
+            counts.append(resources.get("memory", 0.0) / self._memory)
+        return int(min(counts))
+
+    def _board(self) -> Any:
+        here = self._ray.get_runtime_context().get_node_id()
+        return self._ray.remote(num_cpus=0)(_Board).options(scheduling_strategy=_on_node(self._ray, here)).remote()
+
+    def _listen(self, board: Any, running: Mapping[Any, Job], dispatch: Dispatch) -> None:
+        """What tasks said on their way. If the board is lost, only the display is poorer."""
+        jobs = {job.id: job for job in running.values()}
+        with suppress(self._ray.exceptions.RayError):
+            for step, kind, value in self._ray.get(board.read.remote(), timeout=5.0):
+                if kind == "note":
+                    dispatch.note(value)
+                elif step in jobs:
+                    dispatch.epoch_ended(jobs[step], value)
+
+    def _hear(self, reference: Any, job: Job, dispatch: Dispatch) -> None:
+        try:
+            dispatch.ended(job, self._ray.get(reference))
+        except self._ray.exceptions.RayTaskError as error:  # our code answers whatever happens, so this is a bug of ours
+            dispatch.ended(job, {"event": "failed", "message": str(error).strip().splitlines()[-1]})
+        except self._ray.exceptions.RayError as error:
+            dispatch.died(job, f"Its worker or node was lost ({type(error).__name__}).")
+
+
+class _Board:
+    """An actor beside the driver: tasks tell it how far they are, and ask it whether to stop."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[str, str, Any]] = []
+        self._stop = False
+
+    def say(self, step: str, kind: str, value: Any) -> bool:
+        self._said.append((step, kind, value))
+        return self._stop
+
+    def read(self) -> list[tuple[str, str, Any]]:
+        said, self._said = self._said, []
+        return said
+
+    def ask_to_stop(self) -> None:
+        self._stop = True
+
+    def stopping(self) -> bool:
+        return self._stop
+
+
+_executors: dict[str, Executor] = {}  # of this process, which Ray uses for many tasks
+
+
+def _executor(setup: Setup) -> Executor:
+    from forgetscope.allocation import keep_memory
+
+    key = repr(sorted(setup.items()))
+    if key not in _executors:
+        keep_memory()
+        _executors[key] = Executor.ready(setup)
+    return _executors[key]
+
+
+def _execute(setup: Setup, id: str, parent: str | None, spec: Mapping[str, Any], board: Any) -> dict[str, Any]:
+    """The task: one job."""
+    import ray
+
+    stop, over = Stop(), threading.Event()
+    stop.requested = ray.get(board.stopping.remote())
+
+    def watch() -> None:
+        with suppress(Exception):  # without a board nobody can ask
+            while not over.wait(1.0):
+                stop.requested = stop.requested or ray.get(board.stopping.remote(), timeout=30.0)
+
+    def say(kind: str, value: Any) -> None:
+        board.say.remote(id, kind, value)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        if stop.requested:
+            raise Interrupted("Stopped before it began.")
+        executor = _executor(setup)
+        return executor.run(id, parent, spec, lambda epoch: say("epoch", epoch), lambda text: say("note", text), stop)
+    except Interrupted:
+        return {"event": "parent", "text": "Stopped."}  # nobody reads it: the driver is leaving
+    except ForgetscopeError as error:
+        return {"event": "failed", "message": f"{socket.gethostname()}: {error}"}
+    finally:
+        over.set()
+
+
+def _calibrate(setup: Setup, run: Mapping[str, Any]) -> dict[str, float]:
+    from forgetscope.experiment.calibration import measure_rates
+
+    executor = _executor(setup)
+    return asdict(measure_rates(RunSpec(**run), executor.data, executor.store, executor.settings))
+
+
+def check_nodes(ray: Any, work: Work, disk: float) -> None:
+    """Every node must have this version, the data, and the same store with room in it. Says which has not, and why."""
+    token = work.store.path.resolve() / "working" / f"node-check-{uuid.uuid4().hex}"
+    token.write_text("seen")
+    facts = (work.setup(), str(token), str(work.plan.data.digest), version("forgetscope"), disk)
+    task, problems = ray.remote(num_cpus=0, max_retries=0)(_check_node), []
+    try:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        checks = [task.options(scheduling_strategy=_on_node(ray, node["NodeID"])).remote(*facts) for node in nodes]
+        until = time.monotonic() + CHECK_SECONDS
+        for node, check in zip(nodes, checks, strict=True):
+            try:
+                problem = ray.get(check, timeout=max(1.0, until - time.monotonic()))
+            except ray.exceptions.GetTimeoutError:
+                problem = f"does not answer within {CHECK_SECONDS:.0f} s."
+            except ray.exceptions.RayError as error:
+                problem = f"cannot run forgetscope: {str(error).strip().splitlines()[-1]}"
+            if problem:
+                problems.append(f"Node {node['NodeManagerHostname']} ({node['NodeID'][:8]}) {problem}")
+    finally:
+        token.unlink(missing_ok=True)
+    if problems:
+        raise InputError(" ".join([*problems, "Nothing was started."]))
+
+
+def _check_node(setup: Setup, token: str, digest: str, wanted: str, disk: float) -> str | None:
+    """On a node: what is wrong with it, or None."""
+    from forgetscope.data.library import load_data
+
+    here, store = version("forgetscope"), Path(setup["store"])
+    if here != wanted:
+        return f"has forgetscope {here}, not {wanted}. Install the same version everywhere."
+    if not Path(token).is_file():
+        return f"does not see the store {store}. It must be on a file system that all nodes share."
+    try:
+        Store(store).prepare()
+        data = load_data(setup["dataset"], setup["image_size"])
+    except ForgetscopeError as error:
+        return f"is not ready: {error}"
+    if data.digest != digest:
+        return f"has another data set {setup['dataset']!r} ({data.digest[:8]}, not {digest[:8]}). Copy the cache folder there."
+    free = shutil.disk_usage(store).free
+    if free < disk:
+        return f"has {free / 1e9:,.1f} GB free for the store, which will need {disk / 1e9:,.1f} GB. Make room."
+    return None
+
+
+def _on_node(ray: Any, id: str) -> Any:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(id, soft=False)
+
+
+def _import_ray() -> Any:
+    try:
+        installed = version("ray")
+    except PackageNotFoundError:
+        raise InputError("--engine ray: Ray is not installed. Install it: `pip install 'forgetscope[ray]'`.") from None
+    if tuple(int(part) for part in installed.split(".")[:2]) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise InputError(f"--engine ray: Ray {installed} is too old. `pip install --upgrade 'ray>={oldest}'`.")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is run here
+    import ray
+
+    return ray

@@ -1,0 +1,232 @@
+"""`compare` and `controlled` as a user types them. The quick tests find all steps in the store; the slow ones train them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner, Result
+
+from forgetscope.analysis.experiments import Experiment
+from forgetscope.benchmark.controlled import controlled_plan
+from forgetscope.benchmark.pairs import comparison_plan
+from forgetscope.benchmark.plans import Plan
+from forgetscope.benchmark.records import Journal, recorded_plans
+from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.cli.app import app
+from forgetscope.data.library import load_data
+from forgetscope.experiment.chain import run_locked
+from forgetscope.experiment.preparation import prepare, weights_digest
+from forgetscope.experiment.settings import choose_settings
+from forgetscope.spec import RunSpec
+from forgetscope.store import Store
+
+RUN = "image_size = 8\nsequence = [[0, 1, 2], [3], [4]]\nepochs = 1\nfirst_batch = 32\nbatch = 64\nprobe_every = 0\nseed = 2\n"
+SPACE = 'dataset = "glyphs"\nimage_size = 8\nepochs = 1\nincrements = [0.05]\nretentions = [0.08]\nexperiments = 1\nsteps = 2\n'
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def carry_out(plan: Plan, store: Store) -> None:
+    """All steps of a plan, in this process."""
+    data, settings = load_data("glyphs", plan.image_size), choose_settings("cpu", 1)
+    store.prepare()
+    for job in plan.jobs.values():
+        run_locked(job.id, job.spec, store.step(job.parent) if job.parent else None, data, store, settings)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "mine.toml").write_text(RUN)
+    load_data("glyphs", 8)
+    carry_out(comparison_plan(RunSpec.from_toml(folder / "mine.toml"), ["uniform", "herding"], 3), Store(folder / "store"))
+    return folder / "mine.toml", folder / "store"
+
+
+@pytest.fixture(scope="module")
+def rerun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("rerun")
+    (folder / "space.toml").write_text(SPACE)
+    load_data("glyphs", 8)
+    carry_out(controlled_plan(BenchmarkSpec.load(folder / "space.toml"), runs=3), Store(folder / "store"))
+    return folder / "space.toml", folder / "store"
+
+
+@pytest.mark.parametrize("command", ["compare", "controlled"])
+def test_help_has_an_example(command: str) -> None:
+    assert f"Example: forgetscope {command}" in invoke(command, "--help").output
+
+
+def compare(compared: tuple[Path, Path], *options: str) -> Result:
+    return invoke("compare", compared[0], "--store", compared[1], "--no-estimate", *options)
+
+
+def test_paired_differences_by_hand(compared: tuple[Path, Path]) -> None:
+    result = compare(compared, "--policies", "uniform,herding", "--pairs", "3", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert re.fullmatch(r"mine-compare-\w{8}", found["plan"])
+    assert [(row["step"], row["policy"]) for row in found["policies"]] == [
+        (2, "uniform"),
+        (2, "herding"),
+        (3, "uniform"),
+        (3, "herding"),
+    ]
+    store = Store(compared[1])
+    forgetting: dict[tuple[int, str, int], list[float]] = {}
+    for chain in store.experiments():
+        for step in chain[1:]:
+            rows = Experiment(chain).past_classes(step.spec.step)
+            assert step.spec.rehearsal is not None
+            forgetting[step.spec.step, step.spec.rehearsal.policy, step.spec.seed] = rows["forgetting"].tolist()
+    checked = 0
+    for row in found["policies"]:
+        assert (row["pairs"], row["baseline"], row["diverged"]) == (3, "uniform", 0)
+        for name, calculate in {"worst_forgetting": np.nanmax, "mean_forgetting": np.nanmean}.items():
+            mine, base = (
+                np.array([calculate(forgetting[row["step"], policy, seed]) for seed in (2, 3, 4)])
+                for policy in (row["policy"], "uniform")
+            )
+            for estimate, values in ((row["means"][name], mine), (row["differences"][name], mine - base)):
+                assert (estimate["value"], estimate["n"]) == (pytest.approx(values.mean()), 3)
+                if np.ptp(values):
+                    checked += 1
+                    interval = stats.t.interval(0.95, 2, loc=values.mean(), scale=stats.sem(values))
+                    assert (estimate["low"], estimate["high"]) == pytest.approx(interval)
+    assert checked > 4
+
+
+def test_another_baseline_turns_the_differences_round(compared: tuple[Path, Path]) -> None:
+    options = ("--policies", "uniform,herding", "--pairs", "3")
+    forth, back = (
+        json.loads(compare(compared, *options, "--baseline", baseline, "--json").stdout)["policies"]
+        for baseline in ("uniform", "herding")
+    )
+    assert [row["policy"] for row in back] == ["herding", "uniform"] * 2
+    for there, here in zip(forth[1::2], back[1::2], strict=True):
+        for name, difference in there["differences"].items():
+            assert here["differences"][name]["value"] == pytest.approx(-difference["value"])
+
+
+def test_the_table_of_policies(compared: tuple[Path, Path]) -> None:
+    result = compare(compared, "--policies", "uniform,herding", "--pairs", "3")
+    assert result.exit_code == 0, result.output
+    for text in ("Policies in step 2, in pairs that share their first step", "Policies in step 3", "worst class"):
+        assert text in result.stdout
+    assert "the paired difference to uniform" in result.stdout
+    assert re.search(r"^herding +3( +-?\d+\.\d{3}±\d+\.\d{3}){6}$", result.stdout, re.MULTILINE)
+    assert re.search(r"^( +[+-]\d+\.\d{3}±\d+\.\d{3}){6} *$", result.stdout, re.MULTILINE)
+
+
+def test_one_pair_has_no_interval(compared: tuple[Path, Path]) -> None:
+    result = compare(compared, "--policies", "uniform,herding", "--pairs", "1")
+    assert result.exit_code == 0, result.output
+    assert "±" not in result.stdout
+    assert re.search(r"^herding +1 ", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policies", "uniform,hering"], "policy = 'hering' is not known. Did you mean 'herding'?"),
+        (["--policies", "uniform,herding", "--baseline", "entropy"], "--baseline entropy is not among the policies"),
+        (["--policies", "herding"], "name at least two policies"),
+        (["--set", "network=resnet9"], "resnet9"),
+    ],
+)
+def test_wrong_comparisons_start_nothing(options: list[str], message: str, tmp_path: Path) -> None:
+    result = invoke("compare", "--store", tmp_path / "store", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr.replace("\n", " ")
+    assert not (tmp_path / "store").exists()
+    assert invoke("compare", "--pairs", "0").exit_code == 2
+
+
+def test_correlations_of_re_runs(rerun: tuple[Path, Path]) -> None:
+    result = invoke("controlled", rerun[0], "--store", rerun[1], "--runs", "3", "--no-estimate", "--json")
+    assert result.exit_code == 0, result.output
+    (found,) = json.loads(result.stdout)["steps"]
+    assert (found["step"], found["increment"], found["retention"]) == (2, 0.05, 0.08)
+    assert (found["planned"], found["runs"], found["unproved"]) == (4, 4, 0)
+    (plan,) = recorded_plans(Store(rerun[1]))
+    ids = [plan["reruns"][0]["original"], *plan["reruns"][0]["others"]]
+    tables = [Store(rerun[1]).step(id).table("classes").to_pandas().set_index("class_id") for id in ids]
+    assert len(found["classes"]) == 5
+    for row in found["classes"]:
+        nic, sic = ([table.loc[row["class_id"], name] for table in tables] for name in ("nic", "sic"))
+        assert row["correlation"] == pytest.approx(stats.spearmanr(nic, sic).statistic)
+    shown = invoke("controlled", rerun[0], "--store", rerun[1], "--runs", "3", "--no-estimate").stdout
+    assert re.search(r"^ +2 +5 % +8 % +4 +5 ", shown, re.MULTILINE)
+    assert "equal in all runs of a step: checked" in shown
+
+
+def test_the_digest_is_that_of_the_grown_network_and_of_nothing_else(rerun: tuple[Path, Path]) -> None:
+    store, data, settings = Store(rerun[1]), load_data("glyphs", 8), choose_settings("cpu", 1)
+    later = [step for step in store.steps() if step.parent is not None]
+    assert len(later) == 4
+    for step in later:
+        assert step.parent is not None
+        network = prepare(store.step(step.parent), step.spec, data, settings).network
+        assert weights_digest(network) == step.start_weights
+    assert len({step.start_weights for step in later}) == 1
+    import torch
+
+    assert weights_digest(network.to(memory_format=torch.contiguous_format)) == later[0].start_weights  # type: ignore[call-overload]
+    with torch.no_grad():
+        network.head.bias[-1] += 1e-7
+    assert weights_digest(network) != later[0].start_weights
+
+
+def test_status_and_retry_know_every_plan_by_its_id(rerun: tuple[Path, Path]) -> None:
+    invoke("controlled", rerun[0], "--store", rerun[1], "--runs", "3", "--no-estimate")
+    (plan,) = recorded_plans(Store(rerun[1]))
+    status = invoke("bench", "status", plan["id"], "--store", rerun[1])
+    assert status.exit_code == 0, status.output
+    assert re.search(r"re-runs +3 of 3", status.stdout)
+    unknown = invoke("bench", "status", plan["id"][:-1], "--store", rerun[1])
+    assert f"There is no preset, file or plan '{plan['id'][:-1]}'. Did you mean '{plan['id']}'?" in unknown.stderr.replace(
+        "\n", " "
+    )
+    changed = invoke("bench", "status", plan["id"], "--store", rerun[1], "--set", "epochs=2")
+    assert (changed.exit_code, "Leave --set out" in changed.stderr) == (2, True)
+    journal = Journal(rerun[1] / "plans" / plan["id"])
+    journal.write("failed", step=plan["reruns"][0]["others"][0], message="the disk was full")
+    again = invoke("controlled", rerun[0], "--store", rerun[1], "--runs", "3", "--no-estimate")
+    assert again.exit_code == 1
+    assert f"`forgetscope bench retry {plan['id']} --failed --store {rerun[1]}`" in again.stderr.replace("\n", " ")
+    retried = invoke("bench", "retry", plan["id"], "--failed", "--store", rerun[1])
+    assert retried.exit_code == 0, retried.output
+    assert "1 failed steps will be run again" in retried.stderr
+
+
+@pytest.mark.slow
+def test_a_controlled_experiment_from_nothing(tmp_path: Path) -> None:
+    options: list[Any] = ["--store", tmp_path / "store", "--runs", "3", "--jobs", "2", "--no-estimate", "--json"]
+    space: list[Any] = ["glyphs", "--set", "epochs=1", "--set", "experiments=1", "--set", "image_size=8"]
+    cells: list[Any] = ["--set", "increments=[0.1]", "--set", "retentions=[0.08]"]
+    result = invoke("controlled", *space, *cells, *options)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [(step["step"], step["runs"], len(step["classes"])) for step in found["steps"]] == [(2, 4, 10), (3, 4, 20)]
+    assert all(step["unproved"] == 0 for step in found["steps"])
+    again = invoke("controlled", *space, *cells, *options)
+    assert again.stdout == result.stdout
+    assert "9 of 9 steps are in the store already" in again.stderr
+
+
+@pytest.mark.slow
+def test_a_comparison_from_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(RUN)
+    command: list[Any] = ["compare", tmp_path / "mine.toml", "--policies", "uniform,entropy", "--pairs", "2"]
+    result = invoke(*command, "--store", tmp_path / "store", "--jobs", "2", "--no-estimate", "--json")
+    assert result.exit_code == 0, result.output
+    assert len(Store(tmp_path / "store").ids()) == 2 + 2 * 2 * 2
+    assert {row["pairs"] for row in json.loads(result.stdout)["policies"]} == {2}

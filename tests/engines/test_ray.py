@@ -1,0 +1,245 @@
+"""The Ray engine on a real cluster of several nodes: the same store as the local engine's, whatever is lost on the way."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from forgetscope.cli.app import app
+from forgetscope.store import Store
+
+pytest.importorskip("ray", reason="Ray is not installed")
+SLOWER = ("--set", "epochs=30", "--set", "experiments=2")
+
+
+class RayCluster:
+    def __init__(self) -> None:
+        script = str(Path(__file__).with_name("ray_cluster.py"))
+        self._process = subprocess.Popen(
+            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self.address = self._answer()
+
+    def do(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        assert self._answer() == "done"
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    found = RayCluster()
+    found.do("add")
+    found.do("add")
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def expected(squares: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """What the local engine leaves."""
+    store = tmp_path_factory.mktemp("local") / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORGETSCOPE_CACHE", str(squares))
+        file = _file(store.parent)
+        arguments = ["bench", "run", str(file), "--store", str(store), "--jobs", "2", "--no-estimate", *SLOWER]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    return contents(store)
+
+
+def _file(folder: Path) -> Path:
+    from conftest import SMALL
+    from forgetscope.benchmark.space import BenchmarkSpec
+
+    file = folder / "small.toml"
+    file.write_text(BenchmarkSpec(**SMALL).to_toml())
+    return file
+
+
+def contents(store: Path) -> dict[str, dict[str, str]]:
+    return {
+        step.id: {name: entry["sha256"] for name, entry in step.manifest.items() if name != "step.json"}
+        for step in Store(store).steps()
+    }
+
+
+def start(file: Path, store: Path, cluster: RayCluster, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "forgetscope", "bench", "run", str(file), "--store", str(store), "--no-estimate"]
+    command += ["--engine", "ray", "--address", cluster.address, *SLOWER, *more]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str], code: int = 0) -> str:
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == code, errors
+    return errors
+
+
+def wait_for_steps(store: Path, count: int, process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + 180
+    while len(Store(store).ids()) < count:
+        assert time.monotonic() < until
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def tasks() -> list[int]:
+    """The processes that run a step now."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and (folder / "cmdline").read_bytes().startswith(b"ray::step"):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_undisturbed(cluster: RayCluster, small_file: Path, tmp_path: Path, expected: dict[str, dict[str, str]]) -> None:
+    finish(start(small_file, tmp_path / "store", cluster))
+    assert contents(tmp_path / "store") == expected
+    assert not list((tmp_path / "store" / "working").iterdir())
+    status = CliRunner().invoke(
+        app, ["bench", "status", str(small_file), "--store", str(tmp_path / "store"), "--json", *SLOWER]
+    )
+    assert json.loads(status.stdout)["done"] == len(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_a_worker_is_killed(cluster: RayCluster, small_file: Path, tmp_path: Path, expected: dict[str, dict[str, str]]) -> None:
+    process = start(small_file, tmp_path / "store", cluster)
+    wait_for_steps(tmp_path / "store", 2, process)
+    until = time.monotonic() + 60
+    while not (victims := tasks()):
+        assert time.monotonic() < until
+    os.kill(victims[0], signal.SIGKILL)
+    assert "Its worker or node was lost" in finish(process)
+    assert contents(tmp_path / "store") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_a_node_is_lost(cluster: RayCluster, small_file: Path, tmp_path: Path, expected: dict[str, dict[str, str]]) -> None:
+    process = start(small_file, tmp_path / "store", cluster)
+    wait_for_steps(tmp_path / "store", 2, process)
+    cluster.do("remove")
+    cluster.do("add")
+    finish(process)
+    assert contents(tmp_path / "store") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 3)])
+def test_the_driver_is_stopped_and_started_again(
+    how: signal.Signals,
+    code: int,
+    cluster: RayCluster,
+    small_file: Path,
+    tmp_path: Path,
+    expected: dict[str, dict[str, str]],
+) -> None:
+    process = start(small_file, tmp_path / "store", cluster)
+    wait_for_steps(tmp_path / "store", 3, process)
+    process.send_signal(how)
+    finish(process, code)
+    done = len(Store(tmp_path / "store").ids())
+    assert done < len(expected)
+    assert f"{done} of {len(expected)} steps are in the store already" in finish(start(small_file, tmp_path / "store", cluster))
+    assert contents(tmp_path / "store") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_a_node_without_the_data_is_named(
+    cluster: RayCluster, small_file: Path, tmp_path: Path, squares: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache goes away between the driver's look and the nodes'."""
+    elsewhere = shutil.copytree(squares, tmp_path / "cache")
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(elsewhere))
+    code = (
+        "import shutil, sys; from forgetscope.engines import ray; from forgetscope.cli import main; check = ray.check_nodes\n"
+        f"ray.check_nodes = lambda *a: (shutil.rmtree({str(elsewhere)!r}), check(*a))\n"
+        "sys.argv[0] = 'forgetscope'; main()"
+    )
+    command = [sys.executable, "-c", code, "bench", "run", str(small_file), "--store", str(tmp_path / "store")]
+    command += ["--engine", "ray", "--address", cluster.address, "--no-estimate"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2, result.stderr
+    assert "is not ready: There is no data set 'squares'." in result.stderr
+    assert result.stderr.count("Node ") == 3
+    assert "Nothing was started." in result.stderr
+    assert not Store(tmp_path / "store").ids()
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("installed", "message"),
+    [(None, "Ray is not installed. Install it: `pip install 'forgetscope[ray]'`"), ("2.9.1", "Ray 2.9.1 is too old")],
+)
+def test_ray_that_is_missing_or_too_old(
+    installed: str | None, message: str, small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(package: str) -> str:
+        if installed is None:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return installed
+
+    monkeypatch.setattr("forgetscope.engines.ray.version", version)
+    arguments = ["bench", "run", str(small_file), "--store", str(tmp_path / "store"), "--engine", "ray"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_a_cluster_that_is_not_there(small_file: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "forgetscope", "bench", "run", str(small_file), "--store", str(tmp_path / "store")]
+    command += ["--engine", "ray", "--address", "127.0.0.1:1", "--no-estimate"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert result.returncode == 2, result.stderr
+    assert "Error: Cannot reach or start Ray at 127.0.0.1:1" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engine", "rai"], "--engine 'rai' is not known. Did you mean 'ray'?"),
+        (["--address", "auto"], "--address and --gpus-per-job are for --engine ray."),
+        (["--shard", "0/4"], "--shard '0/4' is not of the form i/n with i from 1 to n"),
+        (["--shard", "5/4"], "--shard '5/4' is not of the form i/n"),
+    ],
+)
+def test_bad_options(arguments: list[str], message: str, small_file: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "run", str(small_file), "--store", str(tmp_path / "store"), *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
