@@ -31,7 +31,7 @@ from forgetscope.experiment.stopping import Stop
 from forgetscope.store import Store
 from interleaved import Rounds, seconds
 
-JOBS, EPOCHS, ROUNDS = 8, 10, 3
+JOBS, EPOCHS, ROUNDS = 8, 5, 3
 
 
 def plan_of(epochs: int, experiments: int) -> Plan:

@@ -31,9 +31,9 @@ def statsmodels_fit(x: Array, y: Array) -> Any:
     groups, rows, _ = x.shape
     design = np.concatenate([np.ones((groups, rows, 1)), x], axis=-1).reshape(groups * rows, -1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
         from statsmodels.regression.mixed_linear_model import MixedLM
 
+        warnings.simplefilter("ignore")  # after the import, which switches its own warnings on
         return MixedLM(y.ravel(), design, np.repeat(np.arange(groups), rows), exog_re=design).fit(reml=True)
 
 

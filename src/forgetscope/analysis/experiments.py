@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate, spearman
@@ -33,6 +34,8 @@ class StepSummary:
     forgetting_half_gap: float
     worst_forgetting: float  # of the class that was forgotten most
     correlations: dict[str, float]  # Spearman's rho of each measure with forgetting
+    accuracy_when_learned: float  # mean over the past classes
+    ranked_classes: int  # past classes whose forgetting is defined
 
 
 class Experiment:
@@ -104,22 +107,7 @@ class Experiment:
     @cached_property
     def summaries(self) -> list[StepSummary]:
         """One summary per step from the second on."""
-        return [self._summary(step.spec.step) for step in self.steps if step.spec.step > 1]
-
-    def _summary(self, number: int) -> StepSummary:
-        rows = self.classes[self.classes["step"] == number]
-        past = self.past_classes(number)
-        return StepSummary(
-            step=number,
-            past_classes=len(past),
-            new_accuracy=float(rows.loc[rows["introduced_step"] == number, "accuracy"].mean()),
-            accuracy=float(rows["accuracy"].mean()),
-            mean_forgetting=float(past["forgetting"].mean()),
-            forgetting_range=forgetting_range(past["forgetting"]),
-            forgetting_half_gap=forgetting_half_gap(past["forgetting"]),
-            worst_forgetting=float(past["forgetting"].max()),
-            correlations={name: spearman(past[name], past["forgetting"]) for name in MEASURES},
-        )
+        return [summarise(step) for step in self.steps if step.spec.step > 1]
 
     def _frame(self, name: TableName) -> pd.DataFrame:
         frames = []
@@ -147,6 +135,26 @@ class Experiment:
             )
         title = repr(self).replace("<", "&lt;")
         return f"<b>{title}</b>{''.join(rows)}{table.to_html(float_format='{:.3f}'.format, index=False)}"
+
+
+def summarise(step: StoredStep) -> StepSummary:
+    """One step, from the second on, that came to its end."""
+    rows: pd.DataFrame = step.table("classes").to_pandas()
+    past = rows[rows["introduced_step"] < step.spec.step]
+    forgetting = past["forgetting"].to_numpy(np.float64)
+    return StepSummary(
+        step=step.spec.step,
+        past_classes=len(past),
+        new_accuracy=float(rows.loc[rows["introduced_step"] == step.spec.step, "accuracy"].mean()),
+        accuracy=float(rows["accuracy"].mean()),
+        mean_forgetting=float(past["forgetting"].mean()),
+        forgetting_range=forgetting_range(forgetting),
+        forgetting_half_gap=forgetting_half_gap(forgetting),
+        worst_forgetting=float(past["forgetting"].max()),
+        correlations={name: spearman(past[name].to_numpy(np.float64), forgetting) for name in MEASURES},
+        accuracy_when_learned=float(past["accuracy_when_learned"].mean()),
+        ranked_classes=int(past["forgetting"].notna().sum()),
+    )
 
 
 def experiments(store: Store) -> list[Experiment]:
@@ -203,14 +211,13 @@ def overview(found: Sequence[Experiment]) -> list[Overview]:
 
 def _overview(setting: tuple[str, ...], step: int, group: Sequence[Experiment], diverged: int) -> Overview:
     summaries = [next(s for s in experiment.summaries if s.step == step) for experiment in group]
-    learned = [float(experiment.past_classes(step)["accuracy_when_learned"].mean()) for experiment in group]
-    ranked = [int(experiment.past_classes(step)["forgetting"].notna().sum()) for experiment in group]
+    ranked = [s.ranked_classes for s in summaries]
     return Overview(
         setting=setting,
         step=step,
         experiments=len(group),
         diverged=diverged,
-        accuracy_when_learned=mean_estimate(learned),
+        accuracy_when_learned=mean_estimate([s.accuracy_when_learned for s in summaries]),
         mean_forgetting=mean_estimate([s.mean_forgetting for s in summaries]),
         forgetting_range=mean_estimate([s.forgetting_range for s in summaries]),
         forgetting_half_gap=mean_estimate([s.forgetting_half_gap for s in summaries]),

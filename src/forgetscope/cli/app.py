@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.spec import RunSpec
 
+PATIENCE = 2.0  # seconds before a command that looks tells how far it is
 DEMO_STORE = Path("forgetscope-demo")
 
 app = typer.Typer(
@@ -112,21 +113,29 @@ def show(
 ) -> None:
     """Show what a store holds, and the classes of one experiment."""
     from forgetscope.analysis.comparison import compare_policies
-    from forgetscope.analysis.experiments import experiments, overview, pick
+    from forgetscope.analysis.experiments import overview, pick
+    from forgetscope.analysis.index import glance
+    from forgetscope.benchmark.records import recorded_plans, recorded_reruns
+    from forgetscope.cli.progress import counting
     from forgetscope.report import document, terminal
     from forgetscope.store import Store
 
     opened = Store.existing(store)
-    chosen = pick(opened, id)
+    with counting(PATIENCE) as progress:
+        everything = [] if id else glance(opened, progress)
+    chosen = pick(opened, id or (everything[-1].id if everything else None))
     if step is not None and step > len(chosen.steps):
         raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {len(chosen.steps)} steps.")
-    found = [] if id else experiments(opened)
+    again = {other for plan in recorded_plans(opened) for picked in recorded_reruns(plan) for other in picked.others}
+    found = [experiment for experiment in everything if experiment.id not in again]
     means, policies = overview(found), compare_policies(found)
     if as_json:
         print_json({**document.store_document(found, means, policies), "experiment": document.experiment_document(chosen)})
         return
     if found:
         print_view(terminal.store_view(found))
+        if len(found) < len(everything):
+            echo(f"{len(everything) - len(found)} re-runs of controlled experiments are not among them.")
         echo()
     print_view(terminal.experiment_view(chosen, step))
     if means:
