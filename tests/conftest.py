@@ -18,6 +18,7 @@ import forgetscope  # before torch, so that OpenMP's threads wait briefly: tests
 import torch  # isort: skip
 
 if TYPE_CHECKING:
+    from forgetscope.analysis.results import Analysis
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.store import Store
 
@@ -81,6 +82,14 @@ def paper_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("cifar100", "tiny-imagenet"):
         simulate(BenchmarkSpec.load(name, {"experiments": 3, "epochs": 4}), Store(path), seed=1, reruns=3)
     return path
+
+
+@pytest.fixture(scope="session")
+def analysed(paper_store: Path) -> Analysis:
+    """Its analysis, with few resamples."""
+    from forgetscope.analysis.results import analyse
+
+    return analyse(paper_store, resamples=200, cached=False)
 
 
 @pytest.fixture

@@ -43,42 +43,37 @@ ROWS = {
 }
 
 
-@pytest.fixture(scope="module")
-def found(paper_store: Path) -> Analysis:
-    return analyse(paper_store, resamples=200, cached=False)
-
-
 def row(frame: pd.DataFrame, **keys: str) -> pd.Series:
     (only,) = frame[(frame[list(keys)] == pd.Series(keys)).all(axis=1)].to_dict("records")
     return pd.Series(only)
 
 
-def test_all_tables_and_figures_are_there_with_the_paper_s_numbers_of_rows(found: Analysis) -> None:
-    assert {label: len(frame) for label, frame in found.tables.items()} == ROWS
-    assert list(found.tables) == list(TABLES) == list(ROWS)
-    assert list(found.figures) == list(FIGURES)
-    assert all(tuple(frame.columns) == COLUMNS for frame in found.tables.values())
-    assert all(len(frame) for frame in found.figures.values())
+def test_all_tables_and_figures_are_there_with_the_paper_s_numbers_of_rows(analysed: Analysis) -> None:
+    assert {label: len(frame) for label, frame in analysed.tables.items()} == ROWS
+    assert list(analysed.tables) == list(TABLES) == list(ROWS)
+    assert list(analysed.figures) == list(FIGURES)
+    assert all(tuple(frame.columns) == COLUMNS for frame in analysed.tables.values())
+    assert all(len(frame) for frame in analysed.figures.values())
 
 
 @pytest.mark.realdata
 @pytest.mark.skipif(not PAPER.is_file(), reason=f"the paper's printed tables are not at {PAPER}")
-def test_every_row_has_the_key_and_the_place_that_it_has_in_the_paper(found: Analysis) -> None:
+def test_every_row_has_the_key_and_the_place_that_it_has_in_the_paper(analysed: Analysis) -> None:
     with PAPER.open(newline="", encoding="utf-8") as file:
         printed = list(csv.DictReader(file))
-    for label, frame in found.tables.items():
+    for label, frame in analysed.tables.items():
         expected = [tuple(line[key] for key in KEYS) for line in printed if line["table"] == label]
         assert list(frame[list(KEYS)].itertuples(index=False, name=None)) == expected, label
 
 
-def test_severity_pools_by_hand(found: Analysis) -> None:
-    sample = found.collection.samples[0]
+def test_severity_pools_by_hand(analysed: Analysis) -> None:
+    sample = analysed.collection.samples[0]
     ranges = {}
     for step, increment, retention in zip(sample.steps, sample.increment, sample.retention, strict=True):
         if step.facts.step == 2:
             ranges.setdefault((retention, increment), []).append(float(step.forgetting.max() - step.forgetting.min()))
     cell = row(
-        found.tables["FG-R_FG-HG_fine_grained"],
+        analysed.tables["FG-R_FG-HG_fine_grained"],
         benchmark="C100",
         subset="2",
         rehearsal_pct="8",
@@ -90,7 +85,7 @@ def test_severity_pools_by_hand(found: Analysis) -> None:
     assert [cell["mean"], cell["mean_lo"], cell["mean_hi"]] == pytest.approx([np.mean(values), low, high])
     assert (cell["sd"], cell["n"]) == (pytest.approx(np.std(values)), 3)
     margin = row(
-        found.tables["FG-R_FG-HG_fine_grained"],
+        analysed.tables["FG-R_FG-HG_fine_grained"],
         benchmark="C100",
         subset="2",
         rehearsal_pct="pooled",
@@ -99,22 +94,24 @@ def test_severity_pools_by_hand(found: Analysis) -> None:
     )
     pooled = [value for (_, increment), values in ranges.items() if increment == "10" for value in values]
     assert (margin["mean"], margin["n"]) == (pytest.approx(np.mean(pooled)), 9)
-    overall = row(found.tables["FG-R_FG-HSG_overall"], benchmark="C100", subset="2_10_20", quantity="FG-R")
+    overall = row(analysed.tables["FG-R_FG-HSG_overall"], benchmark="C100", subset="2_10_20", quantity="FG-R")
     pooled = [value for (_, increment), values in ranges.items() if increment != "50" for value in values]
     assert (overall["mean"], overall["n"]) == (pytest.approx(np.mean(pooled)), 18)
 
 
-def test_correlations_are_averaged_in_z(found: Analysis) -> None:
-    sample = found.collection.samples[1]
+def test_correlations_are_averaged_in_z(analysed: Analysis) -> None:
+    sample = analysed.collection.samples[1]
     rho = sample.values["NIC", "rho"][sample.number == 3]
-    told = row(found.tables["spearman_individual_coefficients"], benchmark="TIN", subset="3", quantity="NIC", statistic="rho")
+    told = row(
+        analysed.tables["spearman_individual_coefficients"], benchmark="TIN", subset="3", quantity="NIC", statistic="rho"
+    )
     assert told["mean"] == pytest.approx(np.tanh(np.arctanh(rho).mean()))
     assert told["sd"] == pytest.approx(rho.std())
 
 
-def test_the_same_quantity_is_the_same_in_every_table(found: Analysis) -> None:
-    grids = found.tables["spearman_SIC"]
-    joint = found.tables["spearman_All_coef_SIC_fine_grained"]
+def test_the_same_quantity_is_the_same_in_every_table(analysed: Analysis) -> None:
+    grids = analysed.tables["spearman_SIC"]
+    joint = analysed.tables["spearman_All_coef_SIC_fine_grained"]
     sic = grids[grids["statistic"] == "rho"]["mean"].to_numpy()
     np.testing.assert_array_equal(sic, joint[joint["quantity"] == "SIC"]["mean"].to_numpy())
 

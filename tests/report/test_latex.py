@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forgetscope.analysis.results import analyse
+from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.analysis.tabulation import tidy
 from forgetscope.report.latex import escaped, latex_table
 from forgetscope.report.results import write_analysis
@@ -25,9 +25,8 @@ def test_names_cannot_break_a_table() -> None:
     assert r"step 2 & $0.50$ \\" in text
 
 
-def test_a_table_is_laid_out_as_in_the_paper(paper_store: Path) -> None:
-    found = analyse(paper_store, tables=["spearman_SIC", "controlled_experiments"], resamples=200, cached=False)
-    lines = latex_table("spearman_SIC", found.tables["spearman_SIC"]).splitlines()
+def test_a_table_is_laid_out_as_in_the_paper(analysed: Analysis) -> None:
+    lines = latex_table("spearman_SIC", analysed.tables["spearman_SIC"]).splitlines()
     assert r"Retention &  & 10\,\% classes & 20\,\% classes & 50\,\% classes & \textbf{Pooled} \\" in lines
     assert sum(line.startswith(r"\textbf{Pooled} & SIC $\rho$ &") for line in lines) == 4
     assert all(line.endswith(r"-- \\") for line in lines if line.startswith(r"\textbf{Pooled} & SIC"))
@@ -36,10 +35,11 @@ def test_a_table_is_laid_out_as_in_the_paper(paper_store: Path) -> None:
 
 @pytest.mark.skipif(COMPILER is None, reason="neither pdflatex nor tectonic is installed")
 @pytest.mark.parametrize("held", ["the paper's shape", "one experiment", "nothing"])
-def test_all_tables_compile(paper_store: Path, tiny_store: Path, tmp_path: Path, held: str) -> None:
+def test_all_tables_compile(analysed: Analysis, tiny_store: Path, tmp_path: Path, held: str) -> None:
     (tmp_path / "empty" / "steps").mkdir(parents=True)
-    store = {"the paper's shape": paper_store, "one experiment": tiny_store, "nothing": tmp_path / "empty"}[held]
-    folder = write_analysis(analyse(store, resamples=200, cached=False), tmp_path / "out")
+    store = {"one experiment": tiny_store, "nothing": tmp_path / "empty"}.get(held)
+    found = analysed if store is None else analyse(store, resamples=200, cached=False)
+    folder = write_analysis(found, tmp_path / "out")
     assert COMPILER is not None
     options = ["-draftmode", "-interaction=nonstopmode", "-halt-on-error"] if "pdflatex" in COMPILER else []
     ran = subprocess.run([COMPILER, *options, "tables.tex"], cwd=folder, capture_output=True, text=True, check=False)

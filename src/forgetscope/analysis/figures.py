@@ -57,7 +57,7 @@ def earliness(courses: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(EARLINESS))
 
 
-def joint_over_time(collection: Collection, joint: JointModels, read: Callable[[str], Values]) -> pd.DataFrame:
+def over_time(collection: Collection, joint: JointModels, read: Callable[[str], Values]) -> pd.DataFrame:
     """The joint model as a function of how many probes from the start enter the sums."""
     rows: list[Row] = []
     for sample in collection.samples:

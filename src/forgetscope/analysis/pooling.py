@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.bootstrap import bca
-from forgetscope.analysis.cache import Cache, content_of
-from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate
+from forgetscope.analysis.cache import Arrays, Cache, content_of
+from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate, sd_estimates
 
 Values = NDArray[np.float64]
 
@@ -51,19 +50,14 @@ class Spreads:
     def intervals(self, samples: Sequence[Values]) -> list[Estimate]:
         """Of standard deviations (ddof 0). Equal samples have equal intervals, whatever else is asked for."""
         contents = [content_of(values, self.resamples) for values in samples]
-        missing: dict[int, dict[str, Values]] = {}
-        for content, values in zip(contents, samples, strict=True):
-            if not self.cache.has("spread", content):
-                missing.setdefault(len(values), {})[content] = values
-        made: dict[str, Values] = {}
-        for n, wanted in missing.items():
-            if n < 3:
-                made |= dict.fromkeys(wanted, np.full(2, np.nan))
-                continue
-            made |= dict(zip(wanted, bca(np.stack(list(wanted.values())), "sd", resamples=self.resamples), strict=True))
-        found = [self._interval(content, made) for content in contents]
-        return [Estimate(spread_of(v), low, high, len(v)) for v, (low, high) in zip(samples, found, strict=True)]
+        missing = {c: values for c, values in zip(contents, samples, strict=True) if not self.cache.has("spread", c)}
+        made = dict(zip(missing, sd_estimates(list(missing.values()), resamples=self.resamples), strict=True))
+        return [self._interval(content, len(values), made) for content, values in zip(contents, samples, strict=True)]
 
-    def _interval(self, content: str, made: Mapping[str, Values]) -> tuple[float, float]:
-        low, high = self.cache.get("spread", content, lambda: {"ends": made[content]})["ends"].tolist()
-        return low, high
+    def _interval(self, content: str, n: int, made: Mapping[str, Estimate]) -> Estimate:
+        def computed() -> Arrays:
+            found = made[content]
+            return {"estimate": np.array([found.value, found.low, found.high])}
+
+        value, low, high = self.cache.get("spread", content, computed)["estimate"].tolist()
+        return Estimate(value, low, high, n)

@@ -9,11 +9,15 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from forgetscope.analysis.advice import left_out, missing, sample_sizes
 from forgetscope.analysis.anova import Coding
 from forgetscope.analysis.cache import Cache
-from forgetscope.analysis.figures import earliness, figures
+from forgetscope.analysis.claims import answers, claim_frames
+from forgetscope.analysis.contrasts import comparisons
+from forgetscope.analysis.figures import earliness, figures, over_time
+from forgetscope.analysis.foresight import calibration, early_warning
 from forgetscope.analysis.joint import JointModels
-from forgetscope.analysis.measured import read_steps
+from forgetscope.analysis.measured import partial_sums, read_steps
 from forgetscope.analysis.paper import TABLES
 from forgetscope.analysis.pooling import Spreads
 from forgetscope.analysis.samples import Collection, collect
@@ -85,10 +89,21 @@ def analyse(
         raise SpecError(f"There is no table {unknown[0]!r}.{nearest(unknown[0], list(TABLES))}")
     cache = Cache(opened.path / CACHE if cached else None)
     collection = collect(opened, read_steps(opened, cache, progress))
-    tabulation = Tabulation(collection, JointModels(cache, progress), Spreads(cache, resamples), coding)
+    joint = JointModels(cache, progress)
+    tabulation = Tabulation(collection, joint, Spreads(cache, resamples), coding)
     frames = tabulation.frames(TABLES if tables is None else tables)
-    drawn, more = {}, {}
+    drawn: dict[str, pd.DataFrame] = {}
+    more: dict[str, pd.DataFrame] = {}
     if tables is None:
         drawn = figures(collection)
+        more |= claim_frames(answers(collection, joint))
+        more["comparisons"] = comparisons(collection)
+        more["early_warning"] = early_warning(collection, joint)
+        more["calibration"] = calibration(collection, joint)
+        more["sample_sizes"] = sample_sizes(collection)
+        more["left_out"] = left_out(collection)
+        more["missing"] = missing(collection)
         more["earliness"] = earliness([frame for label, frame in drawn.items() if "across_steps" in label])
+        if joint_over_time:
+            more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
     return Analysis(opened.path, frames, drawn, more, collection, coding, resamples)
