@@ -7,7 +7,7 @@ undecided where it holds both. Its verdict is confirmed if every benchmark and s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from forgetscope.analysis.paper import MODEL, PAPER_ORDER, THREE
 from forgetscope.analysis.pooling import mean_of
 from forgetscope.analysis.samples import Collection, Name, Sample, Subset
 from forgetscope.analysis.statistics import Estimate, fisher_z, mean_estimate
+from forgetscope.analysis.tabulation import matching, records
 
 Verdict = Literal["confirmed", "contested", "undecided"]
 Row = dict[str, Any]
@@ -37,6 +38,7 @@ SUBSTANTIAL = 0.5  # FG-R: the most forgotten class loses half of its accuracy m
 STABLE = 0.03  # a change of FG-HG that counts as none
 NEAR = 0.05  # a difference of correlations that counts as none
 SELDOM = 0.5  # share of steps below which something is the exception
+SIGNIFICANT = 0.05
 EARLY = 0.25  # share of training that the paper calls early
 
 SUMMARY = ("claim", "verdict", "sentence", "asked", "confirmed", "contested", "undecided")
@@ -55,8 +57,8 @@ class Answer:
     verdict: Verdict
 
 
-def answers(collection: Collection, joint: JointModels) -> list[Answer]:
-    """Every claim wherever it can be asked."""
+def answers(collection: Collection, joint: JointModels, tables: Mapping[str, pd.DataFrame]) -> list[Answer]:
+    """Every claim wherever it can be asked. tables: the paper's, whose ANOVAs some claims are about."""
     found: list[Answer] = []
     for sample in collection.samples:
         for number in sample.numbers:
@@ -68,6 +70,7 @@ def answers(collection: Collection, joint: JointModels) -> list[Answer]:
     for sample, against in comparable(collection):
         found += _between_data_sets(sample, against)
     found += _controlled(collection)
+    found += _effects(collection, tables)
     return [answer for answer in found if not math.isnan(answer.estimate.value)]
 
 
@@ -252,6 +255,30 @@ def _weights(sample: Sample, number: int, joint: JointModels) -> Iterator[Answer
             estimate = Estimate(float(weights.min()), math.nan, math.nan, len(weights))
             what = f"{positive} of {len(weights)} weights are positive, the smallest is"
             yield Answer(f"{name} has a positive weight in every partition", sample, str(number), what, estimate, verdict)
+
+
+def _effects(collection: Collection, tables: Mapping[str, pd.DataFrame]) -> Iterator[Answer]:
+    """Retention against increment: which explains more of a quantity."""
+    asked = {
+        "anova_SIC": "Retention decides how well SIC ranks more than the increment does",
+        "anova_CIC": "Retention decides how well CIC ranks more than the increment does",
+        "anova_NIC": "Retention decides how well NIC ranks more than the increment does",
+        "anova_all_coefficients": "Retention decides how well all coefficients together rank more than the increment does",
+    }
+    for label, claim in asked.items():
+        for sample in collection.samples:
+            for number in sample.numbers:
+                where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number), "response": "rho"}
+                rows = {row["factor"]: row for row in records(matching(tables[label], **where))}
+                if not rows or any(math.isnan(row["eta2p"]) for row in rows.values()):
+                    continue
+                first, second = rows["rehearsal"], rows["classes"]
+                verdict: Verdict = "undecided"
+                if min(first["p"], second["p"]) < SIGNIFICANT:
+                    verdict = "confirmed" if first["eta2p"] > second["eta2p"] else "contested"
+                what = f"partial eta squared {second['eta2p']:.2f} of increment, of retention"
+                estimate = Estimate(first["eta2p"], math.nan, math.nan, first["n"])
+                yield Answer(claim, sample, str(number), what, estimate, verdict)
 
 
 def _controlled(collection: Collection) -> Iterator[Answer]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -20,6 +22,7 @@ from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.measured import partial_sums, read_steps
 from forgetscope.analysis.paper import TABLES
 from forgetscope.analysis.pooling import Spreads
+from forgetscope.analysis.reading import reading_lines
 from forgetscope.analysis.samples import Collection, collect
 from forgetscope.analysis.statistics import Estimate
 from forgetscope.analysis.tabulation import Tabulation, estimate_of, matching
@@ -43,6 +46,14 @@ class Analysis:
     collection: Collection = field(repr=False)
     coding: Coding = "sum"
     resamples: int = RESAMPLES
+
+    @cached_property
+    def reading(self) -> str:
+        """What predicts, how well, from how early on, how sure, in words and numbers; then what is missing."""
+        return "\n".join(reading_lines(self))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.reading)}</pre>"
 
     def estimate(self, label: str, of: Literal["mean", "sd"] = "mean", **keys: str) -> Estimate:
         """One estimate of a table, for example `estimate("spearman_SIC", benchmark="C100", subset="2", rehearsal_pct="8",
@@ -96,7 +107,7 @@ def analyse(
     more: dict[str, pd.DataFrame] = {}
     if tables is None:
         drawn = figures(collection)
-        more |= claim_frames(answers(collection, joint))
+        more |= claim_frames(answers(collection, joint, frames))
         more["comparisons"] = comparisons(collection)
         more["early_warning"] = early_warning(collection, joint)
         more["calibration"] = calibration(collection, joint)

@@ -41,7 +41,6 @@ def analyse(
     Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
     from forgetscope.analysis.results import CODINGS, analyse
     from forgetscope.cli.progress import counting
-    from forgetscope.report.reading import reading_lines
     from forgetscope.report.results import analysis_document, table_view, write_analysis
     from forgetscope.spec import nearest
 
@@ -66,7 +65,6 @@ def analyse(
     if table is not None:
         print_view(table_view(table, found.table(table)), whole=True)
     else:
-        for line in reading_lines(found):
-            echo(line)
+        echo(found.reading)
     if folder is not None:
         echo(f"\nThe files: {folder.resolve()}")

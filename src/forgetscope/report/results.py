@@ -14,7 +14,6 @@ from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.tabulation import records
 from forgetscope.files import told
 from forgetscope.report.latex import latex_document, latex_table
-from forgetscope.report.reading import reading_lines
 from forgetscope.report.tables import make_table, titled
 
 
@@ -39,7 +38,7 @@ def analysis_document(analysis: Analysis) -> dict[str, Any]:
         "store": str(analysis.store),
         "coding": analysis.coding,
         "resamples": analysis.resamples,
-        "reading": reading_lines(analysis),
+        "reading": analysis.reading.splitlines(),
         "tables": {label: rows_of(frame) for label, frame in analysis.tables.items()},
         "more": {label: rows_of(frame) for label, frame in analysis.more.items()},
     }

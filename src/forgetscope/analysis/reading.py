@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.tabulation import matching, records
+
+if TYPE_CHECKING:
+    from forgetscope.analysis.results import Analysis
 
 NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
