@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,11 @@ def chain(store: Store) -> list[str]:
     """The ids of the experiment's three steps, first step first."""
     (steps,) = store.experiments()
     return [step.id for step in steps]
+
+
+def heed_interruptions() -> None:
+    """A shell starts background processes with Ctrl-C ignored, and children inherit that; a terminal does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def raise_schema(folder: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from conftest import TINY, raise_schema
+from conftest import TINY, heed_interruptions, raise_schema
 from forgetscope.cli.app import app
 from forgetscope.experiment import run_experiment
 from forgetscope.spec import RunSpec
@@ -177,13 +177,8 @@ def test_a_newer_schema_stops_those_who_look(store: Path) -> None:
     assert_one_clear_error(invoke("show", store), f"has schema version {SCHEMA + 1}; this forgetscope reads up to {SCHEMA}")
 
 
-def heed_interruptions() -> None:
-    """A shell starts background processes with Ctrl-C ignored, and children inherit that; a terminal does not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def start(config: Path, store: Path) -> subprocess.Popen[str]:
-    arguments = ["run", str(config), "--store", str(store), "--threads", "1", "--set", "epochs=6"]
+    arguments = ["run", str(config), "--store", str(store), "--threads", "1", "--set", "epochs=20"]
     return subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interruptions
     )
@@ -202,7 +197,7 @@ def wait_for_snapshot(store: Path, process: subprocess.Popen[str], after_steps: 
 @pytest.mark.slow
 def test_kill_9_at_any_time_and_the_same_command_ends_in_the_same_bytes(config: Path, tmp_path: Path) -> None:
     whole = Store(tmp_path / "whole")
-    plan = run_experiment(RunSpec(**{**TINY, "epochs": 6}), whole, device="cpu", threads=1)
+    plan = run_experiment(RunSpec(**{**TINY, "epochs": 20}), whole, device="cpu", threads=1)
     killed = tmp_path / "killed"
     for after_steps in (0, 1, 2):
         process = start(config, killed)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from conftest import heed_interruptions
 from forgetscope.benchmark.plans import Plan, benchmark_plan, descendants
 from forgetscope.benchmark.records import Journal, recorded_plans
 from forgetscope.benchmark.space import BenchmarkSpec, sample
@@ -170,7 +171,8 @@ def test_a_damaged_or_freed_parent_is_computed_again(small: BenchmarkSpec, small
 
 def start(file: Path, store: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "forgetscope", "bench", "run", str(file), "--store", str(store), "--jobs", "2"]
-    return subprocess.Popen([*command, "--no-estimate", *more], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*command, "--no-estimate", *more], **pipes, text=True, preexec_fn=heed_interruptions)
 
 
 def wait_for_steps(store: Path, count: int) -> None:
