@@ -19,6 +19,7 @@ import forgetscope  # before torch, so that OpenMP's threads wait briefly: tests
 import torch  # isort: skip
 
 if TYPE_CHECKING:
+    from forgetscope.analysis.results import Analysis
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.store import Store
 
@@ -69,6 +70,27 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "store"
     run_experiment(RunSpec(**TINY), Store(path), device="cpu", threads=1)
     return path
+
+
+@pytest.fixture(scope="session")
+def paper_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated store of the paper's shape, with three experiments per partition and three re-runs; do not write to it."""
+    from forgetscope.benchmark.simulation import simulate
+    from forgetscope.benchmark.space import BenchmarkSpec
+    from forgetscope.store import Store
+
+    path = tmp_path_factory.mktemp("paper") / "store"
+    for name in ("cifar100", "tiny-imagenet"):
+        simulate(BenchmarkSpec.load(name, {"experiments": 3, "epochs": 4}), Store(path), seed=1, reruns=3)
+    return path
+
+
+@pytest.fixture(scope="session")
+def analysed(paper_store: Path) -> Analysis:
+    """Its analysis, with few resamples."""
+    from forgetscope.analysis.results import analyse
+
+    return analyse(paper_store, resamples=200, cached=False)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from forgetscope.threads import wait_briefly
 
 if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment, open_experiment
+    from forgetscope.analysis.results import Analysis, analyse
     from forgetscope.data.images import DataSet
     from forgetscope.data.library import add_arrays, add_data, get_data, load_data
     from forgetscope.measuring.probe import Probe
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Analysis",
     "DataSet",
     "Experiment",
     "Probe",
@@ -34,6 +36,7 @@ __all__ = [
     "__version__",
     "add_arrays",
     "add_data",
+    "analyse",
     "get_data",
     "load_data",
     "open_experiment",
@@ -44,12 +47,14 @@ __all__ = [
 wait_briefly()  # here, because it must come before torch is loaded
 
 _HOMES = {
+    "Analysis": "forgetscope.analysis.results",
     "DataSet": "forgetscope.data.images",
     "Experiment": "forgetscope.analysis.experiments",
     "Probe": "forgetscope.measuring.probe",
     "RunSpec": "forgetscope.spec",
     "add_arrays": "forgetscope.data.library",
     "add_data": "forgetscope.data.library",
+    "analyse": "forgetscope.analysis.results",
     "get_data": "forgetscope.data.library",
     "load_data": "forgetscope.data.library",
     "open_experiment": "forgetscope.analysis.experiments",

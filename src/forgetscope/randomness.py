@@ -30,6 +30,7 @@ Purpose = Literal[
     "experiment",
     "rerun",
     "simulation",
+    "bootstrap",
 ]
 
 

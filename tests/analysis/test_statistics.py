@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from forgetscope.analysis.statistics import correlation_estimate, mean_estimate, spearman
+from forgetscope.analysis.bootstrap import bca
+from forgetscope.analysis.statistics import (
+    Estimate,
+    correlation_estimate,
+    fisher_z,
+    mean_estimate,
+    needed_samples,
+    sd_estimate,
+    sd_estimates,
+    spearman,
+)
+from forgetscope.errors import InputError
 
 values = st.lists(st.integers(0, 8), min_size=3, max_size=12)
 
@@ -79,3 +90,54 @@ def test_the_mean_lies_within_its_interval_and_within_the_values(rho: list[float
     assert -1 < estimate.value < 1
     limit = 1 - 6 / 990
     assert min(max(min(rho), -limit), limit) - 1e-9 <= estimate.value <= max(min(max(rho), limit), -limit) + 1e-9
+
+
+def test_z_values_are_finite_and_their_mean_is_the_correlation_estimate() -> None:
+    z = fisher_z([1.0, 0.5, math.nan, -1.0], [10, 20, 5, 1])
+    assert np.isfinite(z[[0, 1, 3]]).all()
+    assert z[1] == pytest.approx(np.arctanh(0.5))
+    assert correlation_estimate([1.0, 0.5], [10, 20]).value == pytest.approx(math.tanh(z[:2].mean()))
+
+
+def test_standard_deviations_are_the_population_s_with_bca_intervals() -> None:
+    rng = np.random.default_rng(0)
+    samples = [rng.normal(size=20), [*rng.normal(size=20), math.nan], rng.normal(size=8), [0.5], [], [1.0] * 20]
+    found = sd_estimates(samples, resamples=2000)
+    assert [e.n for e in found] == [20, 20, 8, 1, 0, 20]
+    assert found[0].value == pytest.approx(np.std(samples[0]))
+    for i, sample in ((0, samples[0]), (1, samples[1][:20]), (2, samples[2])):
+        np.testing.assert_allclose([found[i].low, found[i].high], bca(sample, "sd", resamples=2000))
+    assert found[3].value == 0
+    assert math.isnan(found[4].value)
+    assert found[5].value == 0
+    assert all(math.isnan(found[i].low) for i in (3, 4, 5))
+    assert sd_estimate(samples[2], resamples=2000) == found[2]
+    assert sd_estimates([]) == []
+
+
+def test_an_estimate_reads_well_and_shows_itself() -> None:
+    assert str(Estimate(0.51234, 0.43, 0.5871, 40)) == "0.512 [0.430, 0.587], n = 40"
+    assert str(Estimate(123.4, 100.0, 146.8, 9)) == "123.4 [100.0, 146.8], n = 9"
+    assert str(Estimate(0.5, math.nan, math.nan, 1)) == "0.500, n = 1"
+    assert str(Estimate(math.nan, math.nan, math.nan, 0)) == "unknown, n = 0"
+    assert Estimate(0.51234, 0.43, 0.5871, 40)._repr_html_() == "<b>0.512</b> [0.430, 0.587], n = 40"
+    assert Estimate(0.5, math.nan, math.nan, 1)._repr_html_() == "<b>0.500</b>, n = 1"
+
+
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=20), st.floats(0.05, 5))
+def test_the_needed_number_is_the_least_that_is_enough(pilot: list[float], half_width: float) -> None:
+    n = needed_samples(pilot, half_width)
+    sd = np.std(pilot, ddof=1)
+
+    def reach(k: int) -> float:
+        return float(stats.t.ppf(0.975, k - 1) * sd / math.sqrt(k))
+
+    assert n is not None
+    assert reach(n) <= half_width
+    assert n == 2 or reach(n - 1) > half_width
+
+
+def test_one_value_gives_no_advice_and_no_width_is_refused() -> None:
+    assert needed_samples([0.3, math.nan], 0.1) is None
+    with pytest.raises(InputError, match="half-width of -1"):
+        needed_samples([0.3, 0.4], -1)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+
+from forgetscope.analysis import bootstrap, ranks
+from forgetscope.errors import InputError
 
 CONFIDENCE = 0.95
 
@@ -22,15 +27,27 @@ class Estimate:
     high: float
     n: int
 
+    def __str__(self) -> str:
+        """`0.512 [0.430, 0.587], n = 40`; as many digits as the interval's width deserves."""
+        return "".join(self._parts())
+
+    def _repr_html_(self) -> str:
+        value, rest = self._parts()
+        return f"<b>{value}</b>{rest}"
+
+    def _parts(self) -> tuple[str, str]:
+        width = self.high - self.low
+        digits = max(0, min(12, 2 - math.floor(math.log10(width)))) if math.isfinite(width) and width > 0 else 3
+        value = "unknown" if math.isnan(self.value) else f"{self.value:.{digits}f}"
+        interval = "" if math.isnan(width) else f" [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+        return value, f"{interval}, n = {self.n}"
+
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Rank correlation over the pairs in which both are known; average ranks for ties.
 
     NaN below three pairs, and where one of the two is constant: there is no ranking to agree with."""
-    a, b = _complete_pairs(x, y)
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return math.nan
-    return float(stats.spearmanr(a, b).statistic)
+    return float(ranks.spearman(x, y))
 
 
 def mean_estimate(values: ArrayLike) -> Estimate:
@@ -47,26 +64,77 @@ def correlation_estimate(correlations: ArrayLike, classes: int | Sequence[int]) 
     classes: how many classes each correlation ranks. A perfect correlation of n ranks has an infinite z. It is taken as
     1 - 6 / (n^3 - n), half-way to the next value that n untied ranks can reach, so that it neither swamps nor spoils a mean.
     """
+    return in_rho(mean_estimate(fisher_z(correlations, classes)))
+
+
+def fisher_z(correlations: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]:
+    """atanh rho, with perfect correlations of n ranks clipped to 1 - 6 / (n^3 - n); the only place where this is done."""
     rho = np.asarray(correlations, np.float64)
-    n = np.broadcast_to(np.asarray(classes, np.float64), rho.shape)
+    n = np.maximum(np.broadcast_to(np.asarray(classes, np.float64), rho.shape), 2)
     limit = 1 - 6 / (n**3 - n)
-    z = np.arctanh(np.clip(rho, -limit, limit))
-    in_z = mean_estimate(z)
+    z: NDArray[np.float64] = np.arctanh(np.clip(rho, -limit, limit))
+    return z
+
+
+def in_rho(in_z: Estimate) -> Estimate:
+    """An estimate in Fisher's z as a correlation."""
     return Estimate(math.tanh(in_z.value), math.tanh(in_z.low), math.tanh(in_z.high), in_z.n)
+
+
+def sd_estimates(samples: Sequence[ArrayLike], *, resamples: int = bootstrap.RESAMPLES, seed: int = 0) -> list[Estimate]:
+    """Population standard deviations (ddof 0) with BCa intervals; NaN values are left out.
+
+    All samples at once, as those of equal size share their resamples: a hundred cost little more than one."""
+    known = [_known(sample) for sample in samples]
+    ends = np.full((len(known), 2), np.nan)
+    for n in {len(sample) for sample in known} - {0}:
+        chosen = [i for i, sample in enumerate(known) if len(sample) == n]
+        ends[chosen] = bootstrap.bca(np.stack([known[i] for i in chosen]), "sd", resamples=resamples, seed=seed)
+    values = [float(sample.std()) if len(sample) else math.nan for sample in known]
+    return [
+        Estimate(value, float(low), float(high), len(sample))
+        for value, (low, high), sample in zip(values, ends, known, strict=True)
+    ]
+
+
+def sd_estimate(values: ArrayLike, *, resamples: int = bootstrap.RESAMPLES, seed: int = 0) -> Estimate:
+    """One of `sd_estimates`."""
+    return sd_estimates([values], resamples=resamples, seed=seed)[0]
+
+
+def needed_samples(values: ArrayLike, half_width: float) -> int | None:
+    """The least n for which the t interval of a mean is expected to reach no further than `half_width` to either side.
+
+    Judged by the sample standard deviation of these values; None if there are fewer than two. For correlations give z values
+    and a half-width in z: near rho it is about (half-width in rho) / (1 - rho²)."""
+    known = _known(values)
+    if len(known) < 2:
+        return None
+    if not half_width > 0:
+        raise InputError(f"An interval cannot have a half-width of {half_width:g}. Ask for one above 0.")
+    sd = float(known.std(ddof=1))
+
+    def reach(n: int) -> float:
+        return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * sd / math.sqrt(n)
+
+    enough = 2
+    while reach(enough) > half_width:
+        enough *= 2
+    return enough // 2 + 1 + bisect.bisect_left(range(enough // 2 + 1, enough), True, key=lambda n: reach(n) <= half_width)
 
 
 def _margin(known: NDArray[np.float64]) -> float:
     if len(known) < 2:
         return math.nan
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(known) - 1) * stats.sem(known))
+    return _quantile(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
+
+
+@cache
+def _quantile(freedom: int) -> float:
+    """Of Student's t; one per sample size, as scipy takes longer for it than for the rest of an estimate."""
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
 
 
 def _known(values: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     return array[~np.isnan(array)]
-
-
-def _complete_pairs(x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    known = ~(np.isnan(a) | np.isnan(b))
-    return a[known], b[known]

@@ -11,6 +11,7 @@ import typer
 from forgetscope.allocation import keep_memory
 from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
+from forgetscope.cli.analyse import analyse
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
 from forgetscope.cli.simulate import simulate
@@ -173,6 +174,7 @@ def config(
     typer.echo(spec.to_toml(comments=True), nl=False)
 
 
+app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)

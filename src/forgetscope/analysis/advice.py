@@ -1,0 +1,111 @@
+"""What a store lacks, what was left out, and how many more experiments narrower intervals would take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from forgetscope.analysis.joint import FEWEST
+from forgetscope.analysis.samples import Cell, Collection, Omitted, Sample, Subset
+from forgetscope.analysis.statistics import fisher_z, mean_estimate, needed_samples
+
+Row = dict[str, Any]
+
+HALF_WIDTHS = (0.05, 0.02)  # of 95 % intervals that may be wanted
+ADVISED = (("FG-R", "value"), ("FG-HG", "value"), ("SIC", "rho"), ("CIC", "rho"), ("NIC", "rho"))
+SIZES = (
+    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "quantity", "statistic", "n", "half_width"),
+    *("scale", "wanted_half_width", "needed_n", "simulated"),
+)
+LEFT_OUT = ("benchmark", "policy", "subset", "steps", *Omitted.__dataclass_fields__, "probes", "simulated")
+
+
+def sample_sizes(collection: Collection) -> pd.DataFrame:
+    """Per partition: how wide the interval of a mean is, and the number of steps at which it would be as narrow as wanted."""
+    rows = [
+        row
+        for sample in collection.samples
+        for step in sample.numbers
+        for cell in sample.partitions(step)
+        for row in _sizes(sample, cell)
+    ]
+    return pd.DataFrame(rows, columns=list(SIZES))
+
+
+def left_out(collection: Collection) -> pd.DataFrame:
+    """Per benchmark and step number: steps, and what no estimate rests on."""
+    rows: list[Row] = []
+    for sample in collection.samples:
+        for number in sample.numbers:
+            mask = sample.mask(Subset(number))
+            ranked = int(np.isfinite(sample.values["SIC", "rho"][mask]).sum())
+            probes = {len(sample.steps[i].course) for i in np.flatnonzero(mask)}
+            rows.append(
+                {
+                    **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number), "steps": int(mask.sum())},
+                    **vars(sample.omitted(Subset(number), ranked)),
+                    **{"probes": ", ".join(map(str, sorted(probes))), "simulated": sample.simulated is not None},
+                }
+            )
+    return pd.DataFrame(rows, columns=list(LEFT_OUT))
+
+
+def missing(collection: Collection) -> pd.DataFrame:
+    """What cannot be given, and what it would take, a sentence each."""
+    return pd.DataFrame([{"what": text} for text in _missing(collection)], columns=["what"])
+
+
+def _sizes(sample: Sample, cell: Cell) -> Iterator[Row]:
+    mask = sample.mask(cell)
+    for name in ADVISED:
+        values = sample.values[name][mask]
+        correlation = name[1] == "rho"
+        values = fisher_z(values, sample.ranked[mask]) if correlation else values
+        estimate = mean_estimate(values)
+        for wanted in HALF_WIDTHS:
+            yield {
+                **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(cell.step)},
+                **{"rehearsal_pct": cell.retention, "class_pct": cell.increment, "quantity": name[0], "statistic": name[1]},
+                **{"n": estimate.n, "half_width": (estimate.high - estimate.low) / 2, "wanted_half_width": wanted},
+                **{"scale": "z" if correlation else "value", "needed_n": needed_samples(values, wanted)},
+                "simulated": sample.simulated is not None,
+            }
+
+
+def _missing(collection: Collection) -> Iterator[str]:
+    if collection.damaged:
+        ids = ", ".join(id[:8] for id in collection.damaged[:3])
+        yield f"{len(collection.damaged)} damaged steps ({ids}) are left out; `forgetscope store verify` names their files."
+    if not any(sample.steps for sample in collection.samples):
+        yield "no finished step has past classes, so nothing can be forgotten; an experiment needs at least two steps."
+        return
+    for sample in collection.samples:
+        yield from _missing_in(sample)
+    if not collection.reruns:
+        yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
+
+
+def _missing_in(sample: Sample) -> Iterator[str]:
+    name = sample.benchmark + ("" if sample.policy == "uniform" else f", {sample.policy}")
+    if sample.numbers == [2]:
+        yield f"{name}: no third steps, so nothing can be said about how things go on."
+    for number in sample.numbers:
+        counts = {cell: int(sample.mask(cell).sum()) for cell in sample.partitions(number)}
+        short = {cell: FEWEST - n for cell, n in counts.items() if n < FEWEST}
+        if short:
+            more = sum(short.values())
+            yield (
+                f"{name}, step {number}: the joint model needs {FEWEST} steps in a partition; {len(short)} of {len(counts)} "
+                f"partitions have fewer, {more} more experiments would do."
+            )
+        if len(sample.increments(number)) < 2 or len(sample.retentions(number)) < 2:
+            yield f"{name}, step {number}: the effects of retention and increment need at least two levels of each."
+        elif min(counts.values()) < 2:
+            lacking = sum(max(0, 2 - n) for n in counts.values())
+            yield f"{name}, step {number}: an ANOVA needs two steps in every partition, {lacking} more experiments would do."
+        mask = sample.mask(Subset(number))
+        if len(sample.steps) and not np.isfinite(sample.values["SIC", "rho"][mask]).any():
+            yield f"{name}, step {number}: no ranking: steps have fewer than three past classes, or nothing was measured."

@@ -1,0 +1,162 @@
+"""Two-way analysis of variance, type III, with a covariance that allows other variances in every cell (HC3) or clusters.
+
+The model with both factors and their interaction fits every cell's mean, so the tests are contrasts of cell means: there is no
+design matrix, and HC3 is the sum over a cell of (e / (1 - 1/n))² / n².
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Array = NDArray[np.float64]
+Coding = Literal["sum", "treatment"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One test. NaN with a reason where it cannot be made."""
+
+    name: str
+    f: float
+    df1: int
+    df2: int
+    p: float
+    partial_eta_squared: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Anova:
+    """Tests of the first factor, the second, and their interaction; a factor with one level has none."""
+
+    effects: tuple[Effect, ...]
+    n: int
+    coding: Coding
+    clusters: int | None  # how many, if the covariance is by clusters
+
+    def __getitem__(self, name: str) -> Effect:
+        return next(effect for effect in self.effects if effect.name == name)
+
+
+def anova(
+    values: ArrayLike,
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    coding: Coding = "sum",
+    clusters: ArrayLike | None = None,
+    names: tuple[str, str] = ("retention", "increment"),
+) -> Anova:
+    """Wald F tests of type III. Rows whose value is NaN are left out.
+
+    coding: "sum" tests main effects, unweighted over the other factor's levels; "treatment", the paper's, tests the effect of
+    one factor at the first level of the other. Interactions are the same. clusters: rows that share one are not independent,
+    such as steps with the same sequence and seed; the covariance is then statsmodels' `cluster`, and df2 clusters - 1."""
+    value = np.asarray(values, np.float64)
+    known = ~np.isnan(value)
+    levels_a, a = np.unique(np.asarray(first)[known], return_inverse=True)
+    levels_b, b = np.unique(np.asarray(second)[known], return_inverse=True)
+    groups = None if clusters is None else np.unique(np.asarray(clusters)[known], return_inverse=True)[1]
+    value = value[known]
+    shape = (len(levels_a), len(levels_b))
+    cells = shape[0] * shape[1]
+    cell = a * shape[1] + b
+    counts = np.bincount(cell, minlength=cells)
+    number = None if groups is None else int(groups.max(initial=-1)) + 1
+    df2 = len(value) - cells if number is None else number - 1
+    reason = _obstacle(counts, levels_a, levels_b, number)
+    means, covariance = np.full(cells, np.nan), np.full((cells, cells), np.nan)
+    if not reason:
+        means = np.bincount(cell, weights=value, minlength=cells) / counts
+        error = value - means[cell]
+        covariance = _hc3(error, cell, counts) if groups is None else _clustered(error, cell, counts, groups)
+    contrasts = _contrasts(names, shape, coding)
+    effects = tuple(_test(name, contrast, means, covariance, df2, reason) for name, contrast in contrasts.items())
+    return Anova(effects, len(value), coding, number)
+
+
+def holm(p: ArrayLike) -> Array:
+    """p values adjusted so that the chance of any false rejection keeps its level (Holm 1979). NaN is no test."""
+    value, known, order = _ordered(p)
+    rank = np.arange(len(order))
+    value[known[order]] = np.minimum(np.maximum.accumulate(value[known[order]] * (len(order) - rank)), 1)
+    return value.reshape(np.shape(p))
+
+
+def benjamini_hochberg(p: ArrayLike) -> Array:
+    """p values adjusted so that the expected share of false rejections keeps its level (1995). NaN is no test."""
+    value, known, order = _ordered(p)
+    rank = np.arange(1, len(order) + 1)
+    raised = (value[known[order]] * len(order) / rank)[::-1]
+    value[known[order]] = np.minimum(np.minimum.accumulate(raised)[::-1], 1)
+    return value.reshape(np.shape(p))
+
+
+def _ordered(p: ArrayLike) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
+    value = np.array(p, np.float64).ravel()
+    known = np.flatnonzero(~np.isnan(value))
+    return value, known, np.argsort(value[known], kind="stable")
+
+
+def _obstacle(
+    counts: NDArray[np.int64], levels_a: NDArray[np.generic], levels_b: NDArray[np.generic], clusters: int | None
+) -> str:
+    smallest = int(counts.min(initial=2))
+    if not len(counts):
+        return "no values"
+    if smallest < 2 - (clusters is not None):
+        where = np.unravel_index(int(counts.argmin()), (len(levels_a), len(levels_b)))
+        cell = f"({levels_a[where[0]]}, {levels_b[where[1]]})"
+        return f"no value in cell {cell}" if smallest == 0 else f"one value in cell {cell}"
+    return "fewer than two clusters" if clusters is not None and clusters < 2 else ""
+
+
+def _hc3(error: Array, cell: NDArray[np.int64], counts: NDArray[np.int64]) -> Array:
+    """Of the cell means (MacKinnon and White 1985): the leverage of a row is one over the rows of its cell."""
+    scaled = (error / (1 - 1 / counts[cell])) ** 2
+    return np.diag(np.bincount(cell, weights=scaled, minlength=len(counts)) / counts.astype(np.float64) ** 2)
+
+
+def _clustered(error: Array, cell: NDArray[np.int64], counts: NDArray[np.int64], groups: NDArray[np.int64]) -> Array:
+    number, cells, n = int(groups.max()) + 1, len(counts), len(error)
+    sums = np.bincount(groups * cells + cell, weights=error, minlength=number * cells).reshape(number, cells) / counts
+    correction = number / (number - 1) * (n - 1) / (n - cells) if n > cells else math.nan
+    covariance: Array = sums.T @ sums * correction
+    return covariance
+
+
+def _contrasts(names: tuple[str, str], shape: tuple[int, int], coding: Coding) -> dict[str, Array]:
+    """[df1, cells] of every effect whose factors have more than one level."""
+    differences = [np.eye(k)[1:] - np.eye(k)[:1] for k in shape]
+    overall = [np.full((1, k), 1 / max(k, 1)) if coding == "sum" else np.eye(k)[:1] for k in shape]
+    found = {
+        names[0]: np.kron(differences[0], overall[1]),
+        names[1]: np.kron(overall[0], differences[1]),
+        f"{names[0]}:{names[1]}": np.kron(differences[0], differences[1]),
+    }
+    return {name: contrast for name, contrast in found.items() if len(contrast)}
+
+
+def _test(name: str, contrast: Array, means: Array, covariance: Array, df2: int, reason: str) -> Effect:
+    df1 = len(contrast)
+    if not reason:
+        spread = contrast @ covariance @ contrast.T
+        scale = np.sqrt(np.diag(spread))
+        if not (scale > 0).all() or np.linalg.matrix_rank(spread / np.outer(scale, scale), tol=1e-10, hermitian=True) < df1:
+            reason = "no variation within cells" if not covariance.any() else "too little variation to tell the levels apart"
+    if reason:
+        return Effect(name, math.nan, df1, df2, math.nan, math.nan, reason)
+    shift = contrast @ means
+    f = float(shift @ np.linalg.solve(spread, shift)) / df1
+    return Effect(name, f, df1, df2, float(stats.f.sf(f, df1, df2)), partial_eta_squared(f, df1, df2))
+
+
+def partial_eta_squared(f: float, df1: int, df2: int) -> float:
+    """F df1 / (F df1 + df2)."""
+    return f * df1 / (f * df1 + df2)

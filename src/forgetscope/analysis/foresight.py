@@ -1,0 +1,136 @@
+"""How early the most forgotten classes can be named, out of sample, and how far predicted forgetting can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from forgetscope.analysis.bootstrap import cluster_bca, cluster_mean_bca
+from forgetscope.analysis.detection import most_forgotten, precision_at_k, roc_auc
+from forgetscope.analysis.joint import JointModels
+from forgetscope.analysis.measured import SHARES
+from forgetscope.analysis.paper import MODEL, THREE
+from forgetscope.analysis.samples import Collection, Sample, Subset
+
+Values = NDArray[np.float64]
+Row = dict[str, Any]
+
+GROUPS = {"most forgotten tenth": 0.1, "most forgotten quarter": 0.25}
+BINS = 10
+RESAMPLES = 2_000  # of whole experiments
+
+WARNING = (
+    *("benchmark", "policy", "subset", "group", "share", "predictor"),
+    *("precision", "precision_lo", "precision_hi", "auc", "auc_lo", "auc_hi", "n", "simulated"),
+)
+CALIBRATION = (
+    *("benchmark", "policy", "subset", "bin", "predicted", "observed", "observed_lo", "observed_hi", "classes", "n"),
+    "simulated",
+)
+
+
+def early_warning(collection: Collection, joint: JointModels) -> pd.DataFrame:
+    """Precision at k and area under the ROC curve, mean over steps with intervals from resampled experiments.
+
+    Coefficients alone need no fit; all of them together are predictions for a step that the model has not seen."""
+    rows = [row for sample in collection.samples for subset in sample.subsets for row in _warnings(sample, subset, joint)]
+    return pd.DataFrame(rows, columns=list(WARNING))
+
+
+def calibration(collection: Collection, joint: JointModels) -> pd.DataFrame:
+    """Held-out predictions in ten groups of equal size: what was predicted, and what came. Slope and intercept are those of
+    observed on predicted forgetting; 1 and 0 are perfect."""
+    rows = [row for sample in collection.samples for subset in sample.subsets for row in _calibrated(sample, subset, joint)]
+    return pd.DataFrame(rows, columns=list(CALIBRATION))
+
+
+def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Row]:
+    chosen = [i for i in np.flatnonzero(sample.mask(subset)) if len(sample.steps[i].ranked)]
+    held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
+    roots = [sample.root[i] for i in chosen]
+    for group, part in GROUPS.items():
+        for k, share in enumerate(SHARES):
+            for predictor in (MODEL, *THREE):
+                scores: list[Values | None]
+                if predictor == MODEL:
+                    scores = [held_out[i][k] if len(held_out[i]) else None for i in chosen]
+                else:
+                    scores = [sample.steps[i].early[k, THREE.index(predictor)] for i in chosen]
+                found = _measured(scores, [sample.steps[i].ranked for i in chosen], part)
+                yield {
+                    **_where(sample, subset),
+                    **{"group": group, "share": share, "predictor": predictor, "n": int(np.isfinite(found[:, 0]).sum())},
+                    **_mean("precision", found[:, 0], roots),
+                    **_mean("auc", found[:, 1], roots),
+                }
+
+
+def _measured(scores: list[Values | None], truths: list[Values], part: float) -> Values:
+    """[steps, 2]: precision and area under the curve. The group has at least one class, and never all of them."""
+    found = np.full((len(truths), 2), np.nan)
+    alike: dict[int, list[int]] = {}  # steps with as many classes are measured at once
+    for i, score in enumerate(scores):
+        if score is not None and np.isfinite(score).all():
+            alike.setdefault(len(truths[i]), []).append(i)
+    for classes, steps in alike.items():
+        k = max(1, round(part * classes))
+        if k < classes:
+            score, truth = np.stack([scores[i] for i in steps]), np.stack([truths[i] for i in steps])  # type: ignore[misc]
+            found[steps, 0] = precision_at_k(score, truth, k)
+            found[steps, 1] = roc_auc(score, most_forgotten(truth, k))
+    return found
+
+
+def _mean(name: str, values: Values, roots: list[str]) -> Row:
+    known = values[np.isfinite(values)]
+    mean = float(known.mean()) if len(known) else np.nan
+    low, high = cluster_mean_bca(values, roots, resamples=RESAMPLES) if len(known) > 1 else (np.nan, np.nan)
+    return {name: mean, f"{name}_lo": low, f"{name}_hi": high}
+
+
+def _calibrated(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Row]:
+    held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
+    chosen = [i for i in np.flatnonzero(sample.mask(subset)).tolist() if held_out and len(held_out[i])]
+    if not chosen:
+        return
+    predicted = np.concatenate([held_out[i][-1] for i in chosen])
+    observed = np.concatenate([sample.steps[i].ranked for i in chosen])
+    codes = zip(_codes(sample, chosen), chosen, strict=True)
+    clusters = np.concatenate([np.full(len(sample.steps[i].ranked), code) for code, i in codes])
+    known = np.isfinite(predicted)
+    predicted, observed, clusters = predicted[known], observed[known], clusters[known]
+    if len(predicted) < BINS:
+        return
+    for number, rows in enumerate(np.array_split(np.argsort(predicted, kind="stable"), BINS), start=1):
+        low, high = cluster_mean_bca(observed[rows], clusters[rows], resamples=RESAMPLES)
+        yield {
+            **_where(sample, subset),
+            **{"bin": str(number), "predicted": float(predicted[rows].mean()), "observed": float(observed[rows].mean())},
+            **{"observed_lo": low, "observed_hi": high, "classes": len(rows), "n": len(np.unique(clusters[rows]))},
+        }
+    for name, power in (("slope", 0), ("intercept", 1)):
+
+        def line(rows: NDArray[np.int64], power: int = power) -> float:
+            x, y = predicted[rows], observed[rows]
+            variance = float(x.var())
+            slope = float(((x - x.mean()) * y).mean()) / variance if variance > 0 else np.nan
+            return slope if power == 0 else float(y.mean()) - slope * float(x.mean())
+
+        low, high = cluster_bca(line, clusters, resamples=RESAMPLES // 10)
+        value = line(np.arange(len(predicted)))
+        counts = {"classes": len(predicted), "n": len(np.unique(clusters))}
+        yield _where(sample, subset) | {"bin": name, "observed": value, "observed_lo": low, "observed_hi": high} | counts
+
+
+def _codes(sample: Sample, chosen: list[int]) -> list[int]:
+    names = {root: k for k, root in enumerate(dict.fromkeys(sample.root[i] for i in chosen))}
+    return [names[sample.root[i]] for i in chosen]
+
+
+def _where(sample: Sample, subset: Subset) -> Row:
+    simulated = sample.simulated is not None
+    return {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(subset), "simulated": simulated}

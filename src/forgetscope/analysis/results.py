@@ -1,0 +1,120 @@
+"""All results of a store: the paper's tables and figures, what goes beyond them, and a reading in words."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+
+import pandas as pd
+
+from forgetscope.analysis.advice import left_out, missing, sample_sizes
+from forgetscope.analysis.anova import Coding
+from forgetscope.analysis.cache import Cache
+from forgetscope.analysis.claims import answers, claim_frames
+from forgetscope.analysis.contrasts import comparisons
+from forgetscope.analysis.figures import earliness, figures, over_time
+from forgetscope.analysis.foresight import calibration, early_warning
+from forgetscope.analysis.joint import JointModels
+from forgetscope.analysis.measured import partial_sums, read_steps
+from forgetscope.analysis.paper import TABLES
+from forgetscope.analysis.pooling import Spreads
+from forgetscope.analysis.reading import reading_lines
+from forgetscope.analysis.samples import Collection, collect
+from forgetscope.analysis.statistics import Estimate
+from forgetscope.analysis.tabulation import Tabulation, estimate_of, matching
+from forgetscope.errors import SpecError
+from forgetscope.spec import nearest
+from forgetscope.store import Store
+
+CODINGS: tuple[Coding, ...] = get_args(Coding)
+RESAMPLES = 1_000_000
+CACHE = "analysis"  # folder in a store; can be deleted at any time
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Results of one store. Frames are tidy: a row per estimate or test, in the paper's order, columns as in its data."""
+
+    store: Path
+    tables: dict[str, pd.DataFrame]  # by the paper's labels
+    figures: dict[str, pd.DataFrame]
+    more: dict[str, pd.DataFrame]
+    collection: Collection = field(repr=False)
+    coding: Coding = "sum"
+    resamples: int = RESAMPLES
+
+    @cached_property
+    def reading(self) -> str:
+        """What predicts, how well, from how early on, how sure, in words and numbers; then what is missing."""
+        return "\n".join(reading_lines(self))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.reading)}</pre>"
+
+    def estimate(self, label: str, of: Literal["mean", "sd"] = "mean", **keys: str) -> Estimate:
+        """One estimate of a table, for example `estimate("spearman_SIC", benchmark="C100", subset="2", rehearsal_pct="8",
+        class_pct="10", statistic="rho")`."""
+        frame = self.table(label)
+        unknown = [name for name in keys if name not in frame.columns]
+        if unknown:
+            raise SpecError(f"Tables have no column {unknown[0]!r}.{nearest(unknown[0], list(frame.columns))}")
+        rows = matching(frame, **keys)
+        if len(rows) != 1:
+            differing = [name for name in ("benchmark", "policy", *KEYS_LEFT) if rows[name].nunique() > 1]
+            hint = f"They differ in {', '.join(differing)}" if differing else "Look at the table's rows"
+            raise SpecError(f"{len(rows)} rows of {label} match {keys}. {hint}: name exactly one.")
+        return estimate_of(rows.iloc[0], of)
+
+    def table(self, label: str) -> pd.DataFrame:
+        """A table of the paper, or one of those beyond it."""
+        found = {**self.tables, **self.more}
+        if label not in found:
+            raise SpecError(f"There is no table {label!r}.{nearest(label, list(found))}")
+        return found[label]
+
+
+KEYS_LEFT = ("subset", "rehearsal_pct", "class_pct", "quantity", "statistic", "factor", "response")
+
+
+def analyse(
+    store: str | Path | Store,
+    *,
+    coding: Coding = "sum",
+    resamples: int = RESAMPLES,
+    tables: Sequence[str] | None = None,
+    joint_over_time: bool = False,
+    cached: bool = True,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Analysis:
+    """Every result that a store allows.
+
+    coding: of the ANOVA's factors; `treatment` gives the paper's numbers. tables: only these, and no figures. cached: keep what
+    was computed in the store's folder, so that the next call computes only what is new."""
+    opened = store if isinstance(store, Store) else Store.existing(store)
+    unknown = [label for label in tables or () if label not in TABLES]
+    if unknown:
+        raise SpecError(f"There is no table {unknown[0]!r}.{nearest(unknown[0], list(TABLES))}")
+    cache = Cache(opened.path / CACHE if cached else None)
+    collection = collect(opened, read_steps(opened, cache, progress))
+    joint = JointModels(cache, progress)
+    tabulation = Tabulation(collection, joint, Spreads(cache, resamples), coding)
+    frames = tabulation.frames(TABLES if tables is None else tables)
+    drawn: dict[str, pd.DataFrame] = {}
+    more: dict[str, pd.DataFrame] = {}
+    if tables is None:
+        drawn = figures(collection)
+        more |= claim_frames(answers(collection, joint, frames))
+        more["comparisons"] = comparisons(collection)
+        more["early_warning"] = early_warning(collection, joint)
+        more["calibration"] = calibration(collection, joint)
+        more["sample_sizes"] = sample_sizes(collection)
+        more["left_out"] = left_out(collection)
+        more["missing"] = missing(collection)
+        more["earliness"] = earliness([frame for label, frame in drawn.items() if "across_steps" in label])
+        if joint_over_time:
+            more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
+    return Analysis(opened.path, frames, drawn, more, collection, coding, resamples)

@@ -1,0 +1,70 @@
+"""`forgetscope analyse`: every table and figure's data from a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forgetscope.cli.console import echo, guarded, print_json, print_view
+from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
+from forgetscope.errors import SpecError
+
+PATIENCE = 2.0  # seconds before progress is shown
+DEFAULT_OUT = Path("forgetscope-analysis")
+
+
+@guarded
+def analyse(
+    store: StoreArgument = DEFAULT_STORE,
+    out: Annotated[
+        Path | None, typer.Option(help=f"Folder for the files; made if missing. Default: ./{DEFAULT_OUT}.", show_default=False)
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print this table only; with --out, also write it.", show_default=False)
+    ] = None,
+    coding: Annotated[
+        str, typer.Option(help="Of the ANOVA's factors: sum (to zero), or treatment, which gives the paper's numbers.")
+    ] = "sum",
+    resamples: Annotated[
+        int, typer.Option(min=100, help="Bootstrap resamples behind intervals of standard deviations.")
+    ] = 1_000_000,
+    joint_over_time: Annotated[
+        bool,
+        typer.Option("--joint-over-time", help="Also the joint model from the first probes only, for every number of probes."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn a store into the paper's tables and the data of its figures, and say what they show.
+
+    Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
+    from forgetscope.analysis.results import CODINGS, analyse
+    from forgetscope.cli.progress import counting
+    from forgetscope.report.results import analysis_document, table_view, write_analysis
+    from forgetscope.spec import nearest
+
+    chosen = next((known for known in CODINGS if known == coding), None)
+    if chosen is None:
+        raise SpecError(f"--coding {coding!r} is not known.{nearest(coding, CODINGS)}")
+    with counting(PATIENCE) as progress:
+        found = analyse(
+            store,
+            coding=chosen,
+            resamples=resamples,
+            tables=None if table is None else [table],
+            joint_over_time=joint_over_time,
+            progress=progress,
+        )
+    folder = None
+    if table is None or out is not None:
+        folder = write_analysis(found, out or DEFAULT_OUT)
+    if as_json:
+        print_json(analysis_document(found))
+        return
+    if table is not None:
+        print_view(table_view(table, found.table(table)), whole=True)
+    else:
+        echo(found.reading)
+    if folder is not None:
+        echo(f"\nThe files: {folder.resolve()}")

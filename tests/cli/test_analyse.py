@@ -1,0 +1,81 @@
+"""`forgetscope analyse`, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+import forgetscope as fs
+from forgetscope.analysis.paper import FIGURES, TABLES
+from forgetscope.cli.app import app
+from forgetscope.errors import SpecError
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def store(paper_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a folder of its own for what was computed before."""
+    folder = tmp_path_factory.mktemp("analysed")
+    for name in ("steps", "plans"):
+        (folder / name).symlink_to(paper_store / name)
+    return folder
+
+
+def test_every_table_and_figure_becomes_a_file(store: Path, tmp_path: Path) -> None:
+    result = invoke("analyse", store, "--out", tmp_path / "a", "--resamples", "200")
+    assert result.exit_code == 0, result.output
+    assert {path.stem for path in (tmp_path / "a" / "tables").glob("*.csv")} == set(TABLES)
+    assert {path.stem for path in (tmp_path / "a" / "tables").glob("*.tex")} == set(TABLES)
+    assert {path.stem for path in (tmp_path / "a" / "figures").glob("*.csv")} == set(FIGURES)
+    for path in (tmp_path / "a").rglob("*.csv"):
+        pd.testing.assert_index_equal(pd.read_csv(path).columns, pd.read_parquet(path.with_suffix(".parquet")).columns)
+    assert "C100 (simulated: nothing was trained): 27 second steps, 18 third steps" in result.stdout
+    assert "rank the classes by forgetting" in result.stdout
+    assert result.stdout.rstrip().endswith(str(tmp_path / "a"))
+
+
+def test_one_table_is_printed_and_nothing_written(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("analyse", store, "--table", "spearman_SIC_NIC", "--resamples", "200")
+    assert result.exit_code == 0, result.output
+    assert "2_10_20" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+    document = json.loads(invoke("analyse", store, "--table", "spearman_SIC_NIC", "--resamples", "200", "--json").stdout)
+    assert list(document["tables"]) == ["spearman_SIC_NIC"]
+    assert [row["subset"] for row in document["tables"]["spearman_SIC_NIC"]] == ["2", "2_10_20", "3"] * 2
+
+
+def test_misspelt_names_are_told(store: Path) -> None:
+    result = invoke("analyse", store, "--table", "spearman_SCI")
+    assert (result.exit_code, "Did you mean 'spearman_SIC'?" in result.stderr) == (2, True)
+    result = invoke("analyse", store, "--coding", "sums")
+    assert (result.exit_code, "Did you mean 'sum'?" in result.stderr) == (2, True)
+    assert invoke("analyse", store / "nowhere").exit_code == 2
+
+
+def test_a_store_with_one_experiment_says_what_is_missing(tiny_store: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny_store, tmp_path / "store")
+    result = invoke("analyse", copy, "--out", tmp_path / "a")
+    assert result.exit_code == 0, result.output
+    assert "Missing: " in result.stdout
+    assert "more experiments would do" in result.stdout
+
+
+def test_estimates_come_one_by_one_with_interval_and_n(store: Path) -> None:
+    found = fs.analyse(store, tables=["spearman_SIC"], resamples=200)
+    keys = {"benchmark": "C100", "subset": "2", "rehearsal_pct": "8", "statistic": "rho"}
+    estimate = found.estimate("spearman_SIC", **keys, class_pct="10")
+    assert estimate.low < estimate.value < estimate.high
+    assert estimate.n == 3
+    with pytest.raises(SpecError, match=r"4 rows of spearman_SIC match .* differ in class_pct"):
+        found.estimate("spearman_SIC", **keys)
+    with pytest.raises(SpecError, match=r"no column 'statistics'\. Did you mean 'statistic'"):
+        found.estimate("spearman_SIC", statistics="rho")
