@@ -11,10 +11,10 @@ from forgetscope.report.estimates import interval
 from forgetscope.report.tables import make_table, plain, titled
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
 
-TITLES = {
-    ALL_LAYERS: "All layers against the last, at the same probes",
-    EVERY_ITERATION: "Sums over every iteration against sums over epochs",
-    RELEASED: "NIC as released against NIC",
+TITLES = {  # and what the two forms are called, the paper's first
+    ALL_LAYERS: ("All layers against the last, at the same probes", "last layer", "all layers"),
+    EVERY_ITERATION: ("Sums over every iteration against sums over epochs", "epochs", "every iteration"),
+    RELEASED: ("NIC as released against NIC as the paper defines it", "as defined", "as released"),
 }
 SHOWN = ("SIC", "CIC", "NIC")
 
@@ -22,11 +22,11 @@ SHOWN = ("SIC", "CIC", "NIC")
 def approximations_view(found: Sequence[Approximations]) -> RenderableType:
     parts: list[RenderableType] = []
     for group in found:
-        parts.append(plain(f"Step {group.step}: {group.setting} (n = {group.steps} steps)", "bold"))
+        parts.append(plain(f"Step {group.step}: {group.setting} (n = {group.steps})", "bold"))
         for form in TITLES:
             rows = [contrast for contrast in group.contrasts if contrast.form == form]
             if rows:
-                parts += [plain(""), _contrasts(TITLES[form], rows)]
+                parts += [plain(""), _contrasts(*TITLES[form], rows)]
         if group.thinnings:
             parts += [plain(""), _thinnings(group.thinnings)]
         if group.costs:
@@ -35,15 +35,15 @@ def approximations_view(found: Sequence[Approximations]) -> RenderableType:
     return Group(*parts[:-1])
 
 
-def _contrasts(title: str, rows: Sequence[Contrast]) -> RenderableType:
+def _contrasts(title: str, usual: str, other: str, rows: Sequence[Contrast]) -> RenderableType:
     with_error = any(row.error is not None for row in rows)
-    numbers = ["ρ as the paper has it", "ρ of the other", "difference in z", "ρ between them", *["distance"] * with_error]
+    numbers = [f"ρ, {usual}", f"ρ, {other}", "difference in z", "ρ between the two", *["distance"] * with_error]
     table = make_table(("",), numbers)
     for row in rows:
         cells = [interval(row.usual), interval(row.other), interval(row.difference.estimate, signed=True)]
         cells += [interval(row.agreement), *([] if row.error is None else [interval(row.error)])]
         table.add_row(row.coefficient, *cells)
-    remarks = ["ρ: rank correlation with forgetting, mean over steps with its 95 % interval"]
+    remarks = ["ρ: rank correlation with forgetting over the past classes; means over steps with 95 % intervals"]
     if with_error:
         remarks.append("distance: of the values per iteration, relative to those over every iteration (Euclidean over classes)")
     return titled(title, table, *remarks)
