@@ -58,13 +58,13 @@ def variants_plan(
     about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": pairs}
     plan = empty_plan(about, run, data)
     for number in range(pairs):
+        base = member_of(run, number)
         for variant in (BASELINE, *variants):
-            base = member_of(run, number)
-            specs = _specs(base, data)
-            if variant.option is not None:
-                other = _specs(changed(base, variant), data)
-                specs = [*specs[:1], *other[1:]] if variant.common_parent else other
-            plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), base.policy, number=number, variant=variant.name))
+            member = base if variant.option is None else changed(base, variant)
+            specs = _specs(member, data)
+            if variant.common_parent:
+                specs[:1] = _specs(base, data)[:1]
+            plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), member.policy, number=number, variant=variant.name))
     return plan
 
 
