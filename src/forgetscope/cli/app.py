@@ -13,7 +13,17 @@ from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.console import echo, guarded, print_json, print_view
-from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
+from forgetscope.cli.lemma import lemma
+from forgetscope.cli.options import (
+    DEFAULT_STORE,
+    DeviceOption,
+    JsonOption,
+    SetOption,
+    StoreArgument,
+    StoreOption,
+    ThreadsOption,
+    overrides,
+)
 from forgetscope.cli.simulate import simulate
 from forgetscope.errors import Interrupted, SpecError
 
@@ -37,9 +47,6 @@ app.add_typer(data.app, name="data")
 app.add_typer(housekeeping.app, name="store")
 
 IdOption = Annotated[str | None, typer.Option("--id", help="The experiment whose id begins so. Default: the latest.")]
-ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads. Default: all cores; all but one if OpenMP threads are told to spin.")
-]
 
 
 def _show_version(requested: bool) -> None:
@@ -175,6 +182,7 @@ def config(
 
 
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)
+app.command(epilog="Example: forgetscope lemma --data glyphs --draws 200 -o lemma")(lemma)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
