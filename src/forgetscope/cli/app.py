@@ -182,7 +182,7 @@ def config(
 
 
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)
-app.command(epilog="Example: forgetscope lemma --data glyphs --draws 200 -o lemma")(lemma)
+app.command(epilog="Example: forgetscope lemma --data cifar100 --seed 1 -o lemma")(lemma)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)

@@ -20,7 +20,7 @@ def lemma(
     data: Annotated[str, typer.Option(help="Data set to learn: glyphs, cifar100, or another that is in the cache.")] = "glyphs",
     hidden: Annotated[int, typer.Option(min=0, help="Tanh units of the network; 0: a linear softmax model.")] = 32,
     images: Annotated[int, typer.Option(min=2, help="Training images used of each class, the first ones.")] = 100,
-    draws: Annotated[int, typer.Option(min=2, help="Mini-batches drawn at each iterate.")] = 500,
+    draws: Annotated[int, typer.Option(min=2, help="Mini-batches drawn at each iterate.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Everything random follows from it.")] = 0,
     settings: SetOption = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for table and figure; made if missing.")] = DEFAULT_OUT,

@@ -57,7 +57,7 @@ class LemmaCheck:
     run: RunSpec
     hidden: int = 32
     images: int = 100
-    draws: int = 500
+    draws: int = 200
 
     @classmethod
     def of(cls, options: Mapping[str, object], **sizes: int) -> LemmaCheck:
@@ -83,21 +83,21 @@ def check_lemma(
 ) -> pd.DataFrame:
     """One row per iterate and past class. `docs/lemma.md` describes the columns."""
     with choose_settings("cpu", threads).applied():
-        step, epochs = _SecondStep(check, load_data(check.run.dataset, check.run.image_size, note)), check.run.epochs
+        data, epochs = load_data(check.run.dataset, check.run.image_size, note), check.run.epochs
+        step = _SecondStep(check, data, lambda epoch: progress("epochs of the first step", epoch, epochs))
         iterates = sorted({0, 1, epochs // 4, epochs // 2, epochs * 3 // 4} - {epochs})  # at the end the learning rate is 0
-        done, rows = count(1), []
-        draws = step.draws()
+        total, done, rows, draws = len(iterates) * check.draws, count(1), [], step.draws()
+        progress("draws", 0, total)
         for epoch in step.training():
             if epoch in iterates:
-                some = islice(draws, check.draws)
-                rows += step.measure(epoch, some, lambda: progress("draws", next(done), len(iterates) * check.draws))
+                rows += step.measure(epoch, islice(draws, check.draws), lambda: progress("draws", next(done), total))
     return pd.DataFrame(rows)
 
 
 class _SecondStep:
     """First step learned, rehearsal chosen, head grown: ready to be trained."""
 
-    def __init__(self, check: LemmaCheck, data: DataSet) -> None:
+    def __init__(self, check: LemmaCheck, data: DataSet, on_epoch: Callable[[int], None]) -> None:
         run, self._data = check.run, _first_images(data, check.images)
         first, self._spec = step_specs(run, sequence_of(run, len(data.classes)), data.augmentation)
         self._streams, device = Streams(run.seed, 2), torch.device("cpu")
@@ -110,8 +110,8 @@ class _SecondStep:
         self._new = training_set(self._data.train, new, len(full), device)
         streams = Streams(run.seed, 1)
         self._network = SmoothNetwork(data.shape, check.hidden, len(full), streams("network"))
-        for _ in self._train(first, self._full, None, streams):
-            pass
+        for epoch in self._train(first, self._full, None, streams):
+            on_epoch(epoch)
         self._rehearsal = training_set(self._data.train, self._chosen(full), 0, device)
         grow_head(self._network, len(new), self._streams("head"))
 

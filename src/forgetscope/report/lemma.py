@@ -14,6 +14,7 @@ from rich.text import Text
 from forgetscope.analysis.lemma import SMOOTHNESS, LemmaSummary, second_order
 from forgetscope.analysis.tabulation import records
 from forgetscope.files import told
+from forgetscope.report.quantities import counted
 from forgetscope.report.results import rows_of
 from forgetscope.report.tables import make_table, plain, titled
 
@@ -34,7 +35,8 @@ def lemma_view(frame: pd.DataFrame, summary: LemmaSummary) -> RenderableType:
             terms = (f"{row[name]:+.2e}" for name in TERMS)
             change = (f"{row['change']:+.2e}", f"{row['change_error']:.0e}", f"{row['bound_every']:+.2e}")
             table.add_row(str(row["class_name"]), *change, *terms, f"{row['slack']:.2e}", str(row["holds"]))
-        title = f"After {first['epoch']} epochs, iteration {first['iteration']}, learning rate {first['learning_rate']:.3g}"
+        epochs, rate = counted(first["epoch"], "epoch"), first["learning_rate"]
+        title = f"After {epochs}, iteration {first['iteration']}, learning rate {rate:.3g}"
         smoothness = ", ".join(f"{rows[f'smoothness_{kind}'].median():.3g} {words}" for kind, words in SMOOTHNESS.items())
         remark = f"L, median over classes: {smoothness}; {rows['smoothness_needed'].median():.3g} would have been enough"
         tables += [titled(title, table, remark), Text()]
@@ -122,7 +124,7 @@ def _against(axes: Axes, measured: pd.Series[float], frame: pd.DataFrame, column
 
 
 def _rankings(summary: LemmaSummary) -> RenderableType:
-    table = make_table(("ranking by",), [f"{epoch} epochs" for epoch in summary.epochs])
+    table = make_table(("ranking by",), [counted(epoch, "epoch") for epoch in summary.epochs])
     for name, values in summary.correlations.items():
         table.add_row(name, *("–" if math.isnan(rho) else f"{rho:+.2f}" for rho in values))
     return titled(f"Rank correlation with the measured change, over {summary.classes} past classes", table)
