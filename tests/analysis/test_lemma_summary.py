@@ -48,7 +48,7 @@ def test_the_summary_counts_and_ranks() -> None:
     assert verdict.looseness == pytest.approx((0.5, 1.55, 3.0))  # of 3, 0.5, 1.1 and 2
     assert (summary.decreases, verdict.decreases_promised) == (1, 1)
     assert (summary.classes, summary.epochs, summary.draws, summary.draws_above) == (4, (0,), 10, 3)
-    assert summary.deviation == 2.5
+    assert (summary.deviation, summary.largest_deviation) == pytest.approx((math.sqrt((0.01 + 6.25 + 0.09 + 1) / 4), 2.5))
     # Changes rank 2, 3, 4, 1; SIC without the factor lambda |f_c| ranks 1, 2, 3, 4. By hand: 1 - 6 (1 + 1 + 1 + 9) / 60.
     assert summary.correlations["SIC"] == pytest.approx((-0.2,))
     assert summary.correlations["first-order terms"] == pytest.approx((1.0,))

@@ -54,7 +54,8 @@ class LemmaSummary:
     verdicts: Mapping[str, Verdicts]  # by kind of L
     draws_above: int  # pairs of draw and class in which the inequality itself failed, with L certified for the draws made
     decreases: int  # iterates and classes whose loss is expected to fall
-    deviation: float  # largest |z| of the draws' mean first-order change against its exact expectation
+    deviation: float  # root mean square z of the draws' mean first-order change against its exact expectation: about 1
+    largest_deviation: float  # largest |z| among these
     correlations: Mapping[str, tuple[float, ...]]  # Spearman with the measured change, one per iterate
 
 
@@ -78,7 +79,8 @@ def summarise_lemma(frame: pd.DataFrame) -> LemmaSummary:
         verdicts={kind: _verdicts(frame, kind) for kind in SMOOTHNESS},
         draws_above=int(frame["draws_above"].sum()),
         decreases=int((frame["change"] < 0).sum()),
-        deviation=float(frame["first_order_deviation"].abs().max()),
+        deviation=float(np.sqrt((frame["first_order_deviation"] ** 2).mean())),
+        largest_deviation=float(frame["first_order_deviation"].abs().max()),
         correlations=correlations,
     )
 

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TERMS = {"descent": "descent", "sic": "SIC", "cic": "CIC", "nic": "NIC", "fourth": "fourth", "curvature_every": "curvature"}
-MARKS = {"every": ("o", "#0072B2"), "made": ("s", "#E69F00"), "estimated": ("^", "#009E73")}  # Okabe and Ito: safe for all eyes
+MARKS = {
+    "every": ("o", 34, "#0072B2"),
+    "made": ("s", 10, "#E69F00"),
+    "estimated": ("^", 12, "#009E73"),
+}  # Okabe and Ito's colours
 
 
 def lemma_view(frame: pd.DataFrame, summary: LemmaSummary) -> RenderableType:
@@ -62,7 +66,10 @@ def lemma_reading(summary: LemmaSummary) -> list[str]:
     lines.append(
         f"Draw by draw, with L certified for the draws made, the inequality failed in {summary.draws_above:,} of {tried:,}."
     )
-    lines.append(f"First-order terms against the draws' mean: largest deviation {summary.deviation:.1f} standard errors.")
+    lines.append(
+        f"First-order terms against the draws' mean: off by {summary.deviation:.2f} standard errors (root mean square; "
+        f"1 is chance), at most by {summary.largest_deviation:.1f}."
+    )
     return lines
 
 
@@ -115,9 +122,9 @@ def _draw_curvature(axes: Axes, frame: pd.DataFrame) -> None:
 
 
 def _against(axes: Axes, measured: pd.Series[float], frame: pd.DataFrame, column: str) -> None:
-    for kind, (marker, colour) in MARKS.items():
+    for kind, (marker, size, colour) in MARKS.items():  # where two kinds coincide, both can be seen
         values = frame[f"{column}_{kind}"]
-        axes.scatter(measured, values, s=14, c=colour, marker=marker, alpha=0.8, linewidths=0, label=f"L {SMOOTHNESS[kind]}")
+        axes.scatter(measured, values, s=size, c=colour, marker=marker, linewidths=0, label=f"L {SMOOTHNESS[kind]}")
     ends = [float(measured.min()), float(measured.max())]
     axes.plot(ends, ends, color="black", linewidth=1, label="bound = measurement")
     axes.tick_params(labelsize=7)
