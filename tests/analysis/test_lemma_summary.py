@@ -41,10 +41,16 @@ def test_a_verdict_needs_three_standard_errors() -> None:
     assert rows["slack"].tolist() == pytest.approx([0.2, -0.05, 0.01, 0.1])
 
 
+def test_a_second_order_change_within_its_error_says_nothing_about_looseness() -> None:
+    rows = frame().assign(change_error=1.0)
+    assert summarise_lemma(rows).verdicts["every"].looseness is None
+
+
 def test_the_summary_counts_and_ranks() -> None:
     summary = summarise_lemma(frame())
     verdict = summary.verdicts["every"]
     assert (verdict.held, verdict.failed, verdict.undecided) == (2, 1, 1)
+    assert verdict.looseness is not None
     assert verdict.looseness == pytest.approx((0.5, 1.55, 3.0))  # of 3, 0.5, 1.1 and 2
     assert (summary.decreases, verdict.decreases_promised) == (1, 1)
     assert (summary.classes, summary.epochs, summary.draws, summary.draws_above) == (4, (0,), 10, 3)

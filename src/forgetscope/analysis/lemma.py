@@ -40,9 +40,7 @@ class Verdicts:
     held: int
     failed: int
     undecided: int
-    looseness: tuple[
-        float, float, float
-    ]  # of the curvature term: least, median, most times what was measured; NaN: none measurable
+    looseness: tuple[float, float, float] | None  # curvature term over measurement: least, median, most; None: not measurable
     decreases_promised: int  # negative bounds
 
 
@@ -95,7 +93,7 @@ def _verdicts(frame: pd.DataFrame, kind: str) -> Verdicts:
     beyond = second_order(frame)
     known = beyond > SURE * frame["change_error"]
     times = (frame[f"curvature_{kind}"] / beyond)[known]
-    looseness = (float(times.min()), float(times.median()), float(times.max()))
+    looseness = (float(times.min()), float(times.median()), float(times.max())) if len(times) else None
     promised = int((frame[f"bound_{kind}"] < 0).sum())
     return Verdicts(int(counts.get("yes", 0)), int(counts.get("no", 0)), int(counts.get("undecided", 0)), looseness, promised)
 

@@ -10,6 +10,7 @@ import typer
 
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.options import JsonOption, SetOption, ThreadsOption, overrides
+from forgetscope.errors import ForgetscopeError
 
 DEFAULT_OUT = Path("forgetscope-lemma")
 PATIENCE = 2.0  # seconds before progress is shown
@@ -38,8 +39,11 @@ def lemma(
 
     options = {"dataset": data, "seed": seed, **overrides(settings)}
     check = LemmaCheck.of(options, hidden=hidden, images=images, draws=draws)
-    with counting(PATIENCE) as progress:
-        frame = judged(check_lemma(check, threads=threads, note=lambda text: echo(text, err=True), progress=progress))
+    try:
+        with counting(PATIENCE) as progress:
+            frame = judged(check_lemma(check, threads=threads, note=lambda text: echo(text, err=True), progress=progress))
+    except KeyboardInterrupt:
+        raise ForgetscopeError("Interrupted, and nothing was written. The same command starts from the beginning.") from None
     summary, folder = summarise_lemma(frame), write_lemma(frame, output)
     if as_json:
         print_json(lemma_document(frame, summary, {**asdict(check), "run": check.run.model_dump(mode="json")}))

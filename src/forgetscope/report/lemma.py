@@ -11,7 +11,7 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from forgetscope.analysis.lemma import SMOOTHNESS, LemmaSummary, second_order
+from forgetscope.analysis.lemma import SMOOTHNESS, LemmaSummary, Verdicts, second_order
 from forgetscope.analysis.tabulation import records
 from forgetscope.files import told
 from forgetscope.report.quantities import counted
@@ -56,11 +56,9 @@ def lemma_reading(summary: LemmaSummary) -> list[str]:
     for kind, words in SMOOTHNESS.items():
         verdict = summary.verdicts[kind]
         unsure = f", {verdict.undecided} undecided" if verdict.undecided else ""
-        least, median, most = verdict.looseness
         lines.append(
-            f"L {words}: the bound held {verdict.held} times and failed {verdict.failed} times{unsure}. Its curvature term is "
-            f"{median:.3g} times what was measured (median; {least:.3g} to {most:.3g}). "
-            f"It promised {verdict.decreases_promised} of {summary.decreases} decreases."
+            f"L {words}: the bound held {verdict.held} times and failed {verdict.failed} times{unsure}. "
+            f"{_looseness(verdict)} It promised {verdict.decreases_promised} of {summary.decreases} decreases."
         )
     tried = pairs * summary.draws
     lines.append(
@@ -71,6 +69,13 @@ def lemma_reading(summary: LemmaSummary) -> list[str]:
         f"1 is chance), at most by {summary.largest_deviation:.1f}."
     )
     return lines
+
+
+def _looseness(verdict: Verdicts) -> str:
+    if verdict.looseness is None:
+        return "What it bounds beyond first order is too small to be measured with so few draws."
+    least, median, most = verdict.looseness
+    return f"Its curvature term is {median:.3g} times what was measured (median; {least:.3g} to {most:.3g})."
 
 
 def lemma_document(frame: pd.DataFrame, summary: LemmaSummary, options: dict[str, Any]) -> dict[str, Any]:
@@ -115,10 +120,12 @@ def _draw_bounds(axes: Axes, frame: pd.DataFrame) -> None:
 def _draw_curvature(axes: Axes, frame: pd.DataFrame) -> None:
     """On logarithmic axes, so without a class whose measured second-order part is not positive."""
     shown = frame[second_order(frame) > 0]
-    _against(axes, second_order(shown), shown, "curvature")
-    axes.set(xscale="log", yscale="log", xlabel="measured change beyond first order", ylabel="the bound's curvature term")
+    if len(shown):
+        _against(axes, second_order(shown), shown, "curvature")
+        axes.set(xscale="log", yscale="log")
+        axes.legend(fontsize=7, frameon=False)
+    axes.set(xlabel="measured change beyond first order", ylabel="the bound's curvature term")
     axes.set_title("Where the slack is")
-    axes.legend(fontsize=7, frameon=False)
 
 
 def _against(axes: Axes, measured: pd.Series[float], frame: pd.DataFrame, column: str) -> None:
