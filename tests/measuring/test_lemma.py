@@ -92,7 +92,7 @@ def test_the_inequality_holds_with_a_certified_smoothness(seed: int, units: int,
 
 @pytest.mark.slow
 @PROBLEMS
-@settings(max_examples=1000)
+@settings(max_examples=400)
 def test_the_inequality_holds_in_many_problems(seed: int, units: int, scale: float, rate: float) -> None:
     inequality_holds(seed, units, scale, rate)
 

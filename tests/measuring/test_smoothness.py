@@ -42,7 +42,7 @@ def test_no_hessian_in_the_ball_exceeds_the_certified_smoothness(seed: int, unit
 
 @pytest.mark.slow
 @BALLS
-@settings(max_examples=1000)
+@settings(max_examples=400)
 def test_no_hessian_exceeds_it_in_many_balls(seed: int, units: int, scale: float, radius: float) -> None:
     no_hessian_exceeds(seed, units, scale, radius)
 
