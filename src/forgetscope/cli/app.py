@@ -14,6 +14,7 @@ from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
+from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
 from forgetscope.cli.simulate import simulate
 from forgetscope.errors import Interrupted, SpecError
 
@@ -146,18 +147,28 @@ def show(
         print_view(terminal.comparison_view(policies), whole=True)
 
 
-@app.command(epilog="Example: forgetscope report results -o report.html")
+@app.command(epilog="Examples: forgetscope report results -o report.html; forgetscope report results --format pdf")
 @guarded
 def report(
     store: StoreArgument = DEFAULT_STORE,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="What to write. Default: report.html or .pdf, report-latex, report-png.", show_default=False
+        ),
+    ] = None,
     id: IdOption = None,
+    format: FormatOption = "html",
+    width: WidthOption = None,
 ) -> None:
-    """Write an experiment's page: one HTML file that needs no network."""
+    """Write an experiment's page, one HTML file that needs no network; or all results of the store, for a paper."""
+    if format != "html":
+        write_for_paper(store, output, format, width, id)
+        return
     from forgetscope import write_report
     from forgetscope.analysis.experiments import open_experiment
 
-    echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
+    echo(f"The page: {write_report(open_experiment(store, id), output or Path('report.html')).resolve()}")
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")

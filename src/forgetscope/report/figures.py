@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from forgetscope.analysis.paper import FIGURES, THREE
+from forgetscope.analysis.paper import FIGURES
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.tabulation import matching, records
 from forgetscope.report.ink import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Area, printing, shown
@@ -25,7 +26,8 @@ WIDTH = 7.16  # inches: both columns of an IEEE page
 TALLEST = 8.4  # inches: what fits on a page with a caption
 POINTS = 72  # in an inch
 DOT = 2.4  # points: diameter of a class, where there is room
-LINES = dict(zip(THREE, ((BLUE, "-"), (VERMILION, "--"), (GREEN, "-.")), strict=True))
+Dashes = Literal["-", "--", "-."]
+LINES: dict[str, tuple[str, Dashes]] = {"SIC": (BLUE, "-"), "CIC": (VERMILION, "--"), "NIC": (GREEN, "-.")}
 FILLS = (SKY, ORANGE, GREEN, PURPLE, VERMILION, BLUE)
 QUARTER = 25  # per cent of training, which the paper finds to be enough
 
@@ -169,7 +171,7 @@ class Course(Drawing):
                 axes.fill_between(share, curve["mean_lo"].to_numpy(), curve["mean_hi"].to_numpy(), color=color, alpha=0.2, lw=0)
             known |= bool(curve[value].notna().any())
         axes.axvline(QUARTER, color=GREY, linewidth=0.6, linestyle=":", zorder=0)
-        drawn = self.frame[self.frame["quantity"].isin(THREE) & self.frame["statistic"].isin(("rho", "rho_p"))]
+        drawn = self.frame[self.frame["quantity"].isin(list(LINES)) & self.frame["statistic"].isin(("rho", "rho_p"))]
         if value == "mean":
             axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
             axes.set_ylim(*_limits(pd.concat([drawn[name] for name in ("mean", "mean_lo")]), include=(0.0, 1.0)))
@@ -185,7 +187,7 @@ class Boxes(Drawing):
     """A panel per benchmark and step number; a box per partition, a dot per past class."""
 
     boxes: pd.DataFrame
-    left, bottom, top, gap = 0.62, 0.3, 0.16, 0.36
+    left, bottom, top, gap = 0.62, 0.42, 0.16, 0.36
     between = 0.12
 
     def height(self, width: float) -> float:
@@ -199,14 +201,13 @@ class Boxes(Drawing):
         low, high = _limits(self.frame["rho"], include=(0.0, 1.0))
         width = (area.width - self.left) / len(steps) - self.between
         height = (area.height - self.bottom - self.top) / rows - self.gap
-        for row, (benchmark, policy) in enumerate(self._benchmarks):
+        for row, (_, group) in enumerate(self._benchmarks):
             for column, step in enumerate(steps):
                 bottom = self.bottom + (rows - 1 - row) * (height + self.gap)
                 axes = area.axes(self.left + column * (width + self.between), bottom, width, height)
-                keys = {"benchmark": benchmark, "policy": policy, "subset": step}
                 axes.set_ylim(low, high)
-                self._panel(axes, keys, increments, width * POINTS, height * POINTS / (high - low))
-                axes.set_title(shown(f"{benchmark_title(benchmark, policy)}, step {step}"), pad=3)
+                self._panel(axes, matching(group, subset=step), increments, width * POINTS, height * POINTS / (high - low))
+                axes.set_title(shown(f"{benchmark_title(group)}, step {step}"), pad=3)
                 axes.tick_params(labelleft=column == 0)
                 if column == 0:
                     axes.set_ylabel("ρ of NIC and SIC")
@@ -219,9 +220,10 @@ class Boxes(Drawing):
         place = {"bbox_to_anchor": _anchor(area), "bbox_transform": area.figure.dpi_scale_trans}
         area.figure.legend(handles=handles, loc="upper center", ncols=len(handles), borderaxespad=0.3, **place)
 
-    def _panel(self, axes: Axes, keys: dict[str, str], increments: Sequence[str], width: float, scale: float) -> None:
+    def _panel(self, axes: Axes, classes: pd.DataFrame, increments: Sequence[str], width: float, scale: float) -> None:
         """width: points; scale: points per unit of ρ."""
-        boxes, classes = matching(self.boxes, **keys), matching(self.frame, **keys).dropna(subset="rho")
+        classes = classes.dropna(subset="rho")
+        boxes = self.boxes.merge(classes[["benchmark", "policy", "subset"]].drop_duplicates())
         retentions = list(dict.fromkeys(boxes["rehearsal_pct"]))
         slots = max(1, len(retentions)) * (len(increments) + 0.5)  # boxes stand at whole numbers, groups half a slot apart
         axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
@@ -240,18 +242,19 @@ class Boxes(Drawing):
                      boxprops={"facecolor": _fill(increments.index(row["class_pct"])), "linewidth": 0.6},
                      medianprops={"color": "black", "linewidth": 1.4}, whiskerprops={"linewidth": 0.6},
                      capprops={"linewidth": 0.6})  # fmt: skip
-        groups = list(classes.groupby(["rehearsal_pct", "class_pct"], sort=False))
-        values = [group["rho"].to_numpy(np.float64) for _, group in groups]
+        groups = [group for _, group in classes.groupby(["rehearsal_pct", "class_pct"], sort=False)]
+        values = [group["rho"].to_numpy(np.float64) for group in groups]
         diameter, sideways = fitted([value * scale for value in values], 0.9 * width / slots, 0.8 * DOT)
-        for (key, _), value, aside in zip(groups, values, sideways, strict=True):
-            across = places[key] + aside * slots / width
+        for group, value, aside in zip(groups, values, sideways, strict=True):
+            first = group.iloc[0]
+            across = places[first["rehearsal_pct"], first["class_pct"]] + aside * slots / width
             axes.scatter(across, value, s=(0.92 * diameter) ** 2, color="black", linewidths=0, zorder=3)
         middles = [i * (len(increments) + 0.5) + (len(increments) - 1) / 2 for i in range(len(retentions))]
         axes.set_xticks(middles, [shown(share_text(level)) for level in retentions])
 
     @property
-    def _benchmarks(self) -> list[tuple[str, str]]:
-        return list(dict.fromkeys(zip(self.frame["benchmark"], self.frame["policy"], strict=True)))
+    def _benchmarks(self) -> list[tuple[object, pd.DataFrame]]:
+        return list(self.frame.groupby(["benchmark", "policy"], sort=False))
 
 
 def course_steps(frame: pd.DataFrame) -> list[str]:
@@ -281,17 +284,12 @@ def _anchor(area: Area) -> tuple[float, float]:
     return area.left + area.width / 2, area.bottom + area.height
 
 
-def _title(frame: pd.DataFrame) -> str:
-    first = frame.iloc[0]
-    return benchmark_title(first["benchmark"], first["policy"])
-
-
 def _swarms_caption(frame: pd.DataFrame) -> str:
     undefined = int(frame["forgetting"].isna().sum())
     lost = f" {undefined} classes that were never learned are not drawn." if undefined else ""
     return (
-        f"Forgetting FG of past classes in steps {frame['subset'].iloc[0]} of {_title(frame)}. A panel per partition: share of "
-        "classes that are new (columns) and share of images that is kept (rows). A swarm per step, drawn at random; "
+        f"Forgetting FG of past classes in steps {frame['subset'].iloc[0]} of {benchmark_title(frame)}. A panel per partition: "
+        "share of classes that are new (columns) and share of images that is kept (rows). A swarm per step, drawn at random; "
         f"a dot per past class. 1 is complete forgetting, below 0 accuracy rose.{lost}"
     )
 
@@ -300,9 +298,9 @@ def _course_caption(frame: pd.DataFrame) -> str:
     final = frame[(frame["quantity"] == "SIC") & (frame["statistic"] == "rho")].groupby("subset", sort=False).tail(1)
     counts = ", ".join(f"{row['n']} in step {row['subset']}" for row in records(final) if "_" not in row["subset"])
     return (
-        f"How well SIC, CIC and NIC rank the past classes of {_title(frame)} by forgetting if only the first probes of a step "
-        f"enter them: means of Spearman's ρ and of partial ρₚ, given the other two, with 95\u202f% intervals, and standard "
-        f"deviations over steps ({counts}; {int(frame['probes'].max())} probes). Dotted: a quarter of training."
+        f"How well SIC, CIC and NIC rank the past classes of {benchmark_title(frame)} by forgetting if only the first probes "
+        "of a step enter them: means of Spearman's ρ and of partial ρₚ, given the other two, with 95\u202f% intervals, and "
+        f"standard deviations over steps ({counts}; {int(frame['probes'].max())} probes). Dotted: a quarter of training."
     )
 
 

@@ -137,12 +137,13 @@ def _test(notation: Notation, row: Row) -> tuple[str, str, str]:
 
 
 def _groups(frame: pd.DataFrame, notation: Notation, columns: int) -> Iterable[tuple[Line, pd.DataFrame]]:
-    for (benchmark, policy), group in frame.groupby(["benchmark", "policy"], sort=False):
-        yield Line("benchmark", (Cell(notation.strong(notation.text(benchmark_title(benchmark, policy))), columns),)), group
+    for _, group in frame.groupby(["benchmark", "policy"], sort=False):
+        yield Line("benchmark", (Cell(notation.strong(notation.text(benchmark_title(group))), columns),)), group
 
 
-def benchmark_title(benchmark: str, policy: str) -> str:
-    """The usual policy is not worth a word."""
+def benchmark_title(frame: pd.DataFrame) -> str:
+    """Of the benchmark and policy that all rows have in common; the usual policy is not worth a word."""
+    benchmark, policy = str(frame["benchmark"].iloc[0]), str(frame["policy"].iloc[0])
     return benchmark if policy == "uniform" else f"{benchmark}, {policy}"
 
 
