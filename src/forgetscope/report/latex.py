@@ -42,6 +42,7 @@ PREAMBLE = r"""\documentclass{article}
 \usepackage{booktabs}
 \usepackage{graphicx}
 \textwidth=17cm \oddsidemargin=-0.5cm \textheight=24cm \topmargin=-1.5cm
+\setlength{\belowcaptionskip}{6pt}
 """
 
 
@@ -51,8 +52,8 @@ def latex_document(body: str) -> str:
 
 
 def table_inputs(labels: Iterable[str]) -> str:
-    """Includes the files of these tables, from the folder `tables` beside the document, a page each."""
-    return "\n".join(f"\\input{{tables/{label}.tex}}\n\\clearpage" for label in labels)
+    """Includes the files of these tables, from the folder `tables` beside the document."""
+    return "\n".join(f"\\input{{tables/{label}.tex}}" for label in labels) + "\n\\clearpage"
 
 
 def latex_table(label: str, frame: pd.DataFrame) -> str:

@@ -22,6 +22,7 @@ MARGIN = 0.72
 WIDTH = PAPER[0] - 2 * MARGIN
 LEADING = 1.4  # height of a line of text over its size
 COLUMN_GAP = 9.0  # points
+CAPTION_GAP = 0.04  # inches between a table and what is said above it
 POINTS = 72  # in an inch
 SYMBOLS = {
     "rho": "ρ",
@@ -109,11 +110,11 @@ class Pages:
         """A table below its caption. If it fits on a page, it stands on one; otherwise its head is repeated."""
         text = f"{heading}. {caption(label, frame)}"
         table = _Table(lay_out(label, frame, PlainNotation()))
-        above = len(list(wrapped(text, WIDTH * POINTS, TEXT))) * TEXT * LEADING / POINTS
+        above = len(list(wrapped(text, WIDTH * POINTS, TEXT))) * TEXT * LEADING / POINTS + CAPTION_GAP
         if above + table.height <= PAPER[1] - 2 * MARGIN:
             self._need(above + table.height)
         self.write(text)
-        self.skip(0.04)
+        self.skip(CAPTION_GAP)
         if frame.empty:
             self.write(EMPTY, color=GREY)
         else:
