@@ -165,6 +165,8 @@ def report(
     if format != "html":
         write_for_paper(store, output, format, width, id)
         return
+    if width is not None:
+        raise SpecError("A page has the width of its window: --width is for latex and png.")
     from forgetscope import write_report
     from forgetscope.analysis.experiments import open_experiment
 
