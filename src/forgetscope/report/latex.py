@@ -62,7 +62,7 @@ def latex_table(label: str, frame: pd.DataFrame) -> str:
     inner = "\n".join(_tabular(layout)) if layout.lines else EMPTY
     boxed = f"\\resizebox{{{FITTING}}}{{!}}{{%\n{inner}}}" if layout.lines else inner
     above = f"\\caption{{{escaped(caption(label, frame))}}}\n\\label{{tab:{label}}}"
-    return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n{boxed}\n\\end{{table}}\n"
+    return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\footnotesize\n{boxed}\n\\end{{table}}\n"
 
 
 def escaped(text: str) -> str:
@@ -86,10 +86,12 @@ class LatexNotation:
         return self.missing if math.isnan(value) else f"${value:.2f}$"
 
     def estimate(self, row: dict[str, Any]) -> str:
-        text = self.number(row["mean"]) + self._interval(row["mean_lo"], row["mean_hi"])
-        if not math.isnan(row["sd"]):
-            text += f" $\\pm$ {self.number(row['sd'])}{self._interval(row['sd_lo'], row['sd_hi'])}"
-        return text
+        """Intervals stand in a second line, so that six columns remain readable on a page."""
+        spread = "" if math.isnan(row["sd"]) else f" $\\pm$ {self.number(row['sd'])}"
+        intervals = (self._interval(row[f"{name}_lo"], row[f"{name}_hi"]) for name in ("mean", "sd"))
+        below = " $\\pm$ ".join(interval for interval in intervals if interval)
+        above = self.number(row["mean"]) + spread
+        return f"\\begin{{tabular}}{{@{{}}c@{{}}}}{above} \\\\[-3pt] {{\\tiny {below}}}\\end{{tabular}}" if below else above
 
     def probability(self, p: float) -> str:
         if math.isnan(p):
@@ -98,7 +100,7 @@ class LatexNotation:
         return f"${mantissa}$" if exponent == "+00" else f"${mantissa} \\cdot 10^{{{int(exponent)}}}$"
 
     def _interval(self, low: float, high: float) -> str:
-        return "" if math.isnan(low) or math.isnan(high) else f" {{\\tiny({self.number(low)}, {self.number(high)})}}"
+        return "" if math.isnan(low) or math.isnan(high) else f"({self.number(low)}, {self.number(high)})"
 
 
 def _tabular(layout: Layout) -> Iterator[str]:
