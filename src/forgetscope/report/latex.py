@@ -106,7 +106,7 @@ class LatexNotation:
 def _tabular(layout: Layout) -> Iterator[str]:
     yield f"\\begin{{tabular}}{{{layout.columns}}}\n\\toprule"
     for line in layout.lines:
-        text = " & ".join(map(_cell, line.cells)) + r" \\"
+        text = _line(*map(_cell, line.cells))
         if line.role == "benchmark":
             yield f"\\midrule\n{text}\n\\midrule"
         else:
@@ -116,3 +116,7 @@ def _tabular(layout: Layout) -> Iterator[str]:
 
 def _cell(cell: Cell) -> str:
     return cell.text if cell.span == 1 else f"\\multicolumn{{{cell.span}}}{{c}}{{{cell.text}}}"
+
+
+def _line(*cells: str) -> str:
+    return " & ".join(cells) + r" \\"
