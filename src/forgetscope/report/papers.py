@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -151,10 +152,8 @@ def _title(analysis: Analysis) -> str:
 
 
 def _made(analysis: Analysis) -> str:
-    import forgetscope
-
     coding = "sum-to-zero" if analysis.coding == "sum" else analysis.coding
-    return f"forgetscope {forgetscope.__version__}; {coding} coding of factors, {analysis.resamples:,} bootstrap resamples"
+    return f"forgetscope {version('forgetscope')}; {coding} coding of factors, {analysis.resamples:,} bootstrap resamples"
 
 
 def _refuse(path: Path, wrong: bool, what: str) -> None:
