@@ -33,7 +33,7 @@ def write_for_paper(store: Path, output: Path | None, format: str, width: float 
     from forgetscope.analysis.results import analyse
     from forgetscope.cli.progress import counting
     from forgetscope.report.figures import WIDTH
-    from forgetscope.report.papers import FORMATS, write_paper
+    from forgetscope.report.papers import FORMATS, refuse_foreign, write_paper
     from forgetscope.spec import nearest
 
     chosen = next((known for known in FORMATS if known == format), None)
@@ -43,8 +43,10 @@ def write_for_paper(store: Path, output: Path | None, format: str, width: float 
         raise SpecError(f"--format {format} shows the whole store, not one experiment: leave out --id, or --format.")
     if width is not None and chosen == "pdf":
         raise SpecError("--format pdf has pages of a fixed size: --width is for latex and png.")
+    path = output or Path(DEFAULT_OUT[chosen])
+    refuse_foreign(path, chosen)  # before an analysis that may take minutes
     with counting(PATIENCE) as progress:
         found = analyse(store, progress=progress)
-        path = write_paper(found, output or DEFAULT_OUT[chosen], chosen, width=width or WIDTH, progress=progress)
+        write_paper(found, path, chosen, width=width or WIDTH, progress=progress)
     compile = f"\nCompile it: cd {path} && pdflatex report.tex" if chosen == "latex" else ""
     echo(f"For a paper: {path.resolve()}{compile}")

@@ -40,23 +40,32 @@ def write_paper(
     pdf: a file. latex: a folder whose `report.tex` compiles with pdflatex. png: a folder of PNG and SVG files. width: of the
     figures in inches, for `latex` and `png`; 3.5 fits one column of most papers, 7.16 both."""
     path = Path(path)
+    refuse_foreign(path, format)
     found = drawings(analysis)
     if not found:
         reasons = " ".join(f"Missing: {text}" for text in analysis.more["missing"]["what"])
         raise StoreError(f"{analysis.store} has nothing to draw. {reasons}".rstrip())
     if format == "pdf":
-        _refuse(path, path.exists() and not _is_pdf(path), "is no PDF")
         with told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         _write_pdf(analysis, found, path, progress)
     elif format == "latex":
-        _refuse(path, _is_foreign(path, DOCUMENT), f"is no folder of a report: it has no {DOCUMENT}")
         _write_latex(analysis, found, path, width, progress)
     else:
-        _refuse(path, _is_foreign(path, CAPTIONS), f"is no folder of figures: it has no {CAPTIONS}")
         _write_figures(found, path, ("png", "svg"), width, progress)
         replace_durably(path / CAPTIONS, _captions(found).encode())
     return path
+
+
+def refuse_foreign(path: Path, format: Format) -> None:
+    """What is there and was not written here is left as it is."""
+    if format == "pdf":
+        wrong, what = path.exists() and not _is_pdf(path), "is no PDF"
+    else:
+        mark = DOCUMENT if format == "latex" else CAPTIONS
+        wrong, what = _is_foreign(path, mark), f"is no folder that was written here before: it has no {mark}"
+    if wrong:
+        raise SpecError(f"{path} is there and {what}; it is left as it is. Name another with -o.")
 
 
 def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progress: Progress) -> None:
@@ -154,11 +163,6 @@ def _title(analysis: Analysis) -> str:
 def _made(analysis: Analysis) -> str:
     coding = "sum-to-zero" if analysis.coding == "sum" else analysis.coding
     return f"forgetscope {version('forgetscope')}; {coding} coding of factors, {analysis.resamples:,} bootstrap resamples"
-
-
-def _refuse(path: Path, wrong: bool, what: str) -> None:
-    if wrong:
-        raise SpecError(f"{path} is there and {what}; it is left as it is. Name another with -o.")
 
 
 def _is_pdf(path: Path) -> bool:
