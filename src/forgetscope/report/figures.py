@@ -106,9 +106,8 @@ class Swarms(Drawing):
                     axes.set_title(shown(f"{share_text(increment)} new classes"))
                 if column == 0:
                     axes.set_ylabel(shown(f"{share_text(retention)} kept\nforgetting FG"))
-                if row == rows - 1:
-                    axes.set_xlabel("step, drawn at random")
                 panels[retention, increment] = axes
+        _below(area, self.left, "step, drawn at random")
         for group, value, aside in zip(swarms, values, sideways, strict=True):
             first = group.iloc[0]
             across = first["swarm"] + aside * lanes / (width * POINTS)
@@ -155,8 +154,7 @@ class Course(Drawing):
                     axes.set_title(f"step {shown(step)}")
                 if column == 0:
                     axes.set_ylabel(title)
-                if last:
-                    axes.set_xlabel("share of training whose probes are used (%)")
+        _below(area, self.left, "share of training whose probes are used (%)")
         handles = [Line2D([], [], color=color, linestyle=style, label=name) for name, (color, style) in LINES.items()]
         place = {"bbox_to_anchor": _anchor(area), "bbox_transform": area.figure.dpi_scale_trans}
         area.figure.legend(handles=handles, loc="upper center", ncols=3, borderaxespad=0.3, handlelength=3.2, **place)
@@ -211,8 +209,7 @@ class Boxes(Drawing):
                 axes.tick_params(labelleft=column == 0)
                 if column == 0:
                     axes.set_ylabel("ρ of NIC and SIC")
-                if row == rows - 1:
-                    axes.set_xlabel("share of images kept")
+        _below(area, self.left, "share of images kept")
         handles = [
             Patch(facecolor=_fill(i), edgecolor="black", linewidth=0.6, label=shown(f"{share_text(level)} new classes"))
             for i, level in enumerate(increments)
@@ -278,6 +275,11 @@ def _limits(values: pd.Series[float], include: Sequence[float]) -> tuple[float, 
     low, high = min(known), max(known)
     room = 0.04 * ((high - low) or 1.0)
     return low - room, high + room
+
+
+def _below(area: Area, left: float, text: str) -> None:
+    """One label for the horizontal axes of all panels: in one column of a paper there is no room for one each."""
+    area.text((left + area.width) / 2, 0.08, text, ha="center", va="bottom")
 
 
 def _anchor(area: Area) -> tuple[float, float]:
