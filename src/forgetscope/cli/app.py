@@ -24,6 +24,7 @@ from forgetscope.cli.options import (
     ThreadsOption,
     overrides,
 )
+from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
 from forgetscope.cli.simulate import simulate
 from forgetscope.errors import Interrupted, SpecError
 
@@ -153,18 +154,30 @@ def show(
         print_view(terminal.comparison_view(policies), whole=True)
 
 
-@app.command(epilog="Example: forgetscope report results -o report.html")
+@app.command(epilog="Examples: forgetscope report results -o report.html; forgetscope report results --format pdf")
 @guarded
 def report(
     store: StoreArgument = DEFAULT_STORE,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="What to write. Default: report.html or .pdf, report-latex, report-png.", show_default=False
+        ),
+    ] = None,
     id: IdOption = None,
+    format: FormatOption = "html",
+    width: WidthOption = None,
 ) -> None:
-    """Write an experiment's page: one HTML file that needs no network."""
+    """Write an experiment's page, one HTML file that needs no network; or all results of the store, for a paper."""
+    if format != "html":
+        write_for_paper(store, output, format, width, id)
+        return
+    if width is not None:
+        raise SpecError("A page has the width of its window: --width is for latex and png.")
     from forgetscope import write_report
     from forgetscope.analysis.experiments import open_experiment
 
-    echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
+    echo(f"The page: {write_report(open_experiment(store, id), output or Path('report.html')).resolve()}")
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")

@@ -5,28 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from forgetscope.analysis.lemma import SMOOTHNESS, LemmaSummary, Verdicts, second_order
 from forgetscope.analysis.tabulation import records
 from forgetscope.files import told
+from forgetscope.report.ink import BLUE, GREEN, GREY, ORANGE, SMALL, printing, save
 from forgetscope.report.quantities import counted
 from forgetscope.report.results import rows_of
 from forgetscope.report.tables import make_table, plain, titled
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 TERMS = {"descent": "descent", "sic": "SIC", "cic": "CIC", "nic": "NIC", "fourth": "fourth", "curvature_every": "curvature"}
-MARKS = {
-    "every": ("o", 34, "#0072B2"),
-    "made": ("s", 10, "#E69F00"),
-    "estimated": ("^", 12, "#009E73"),
-}  # Okabe and Ito's colours
+FORMATS: tuple[Literal["svg"], Literal["png"]] = ("svg", "png")
+MARKS = {"every": ("o", 20, BLUE), "made": ("s", 6, ORANGE), "estimated": ("^", 8, GREEN)}
 
 
 def lemma_view(frame: pd.DataFrame, summary: LemmaSummary) -> RenderableType:
@@ -90,19 +87,17 @@ def lemma_document(frame: pd.DataFrame, summary: LemmaSummary, options: dict[str
 
 def write_lemma(frame: pd.DataFrame, folder: Path) -> Path:
     """`lemma.csv` and `lemma.parquet` with all columns, `lemma.svg` and `lemma.png` with the figure."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with told(folder), rc_context({"svg.hashsalt": "forgetscope", "font.size": 9}):
+    with told(folder), printing():
         folder.mkdir(parents=True, exist_ok=True)
         frame.to_csv(folder / "lemma.csv", index=False)
         frame.to_parquet(folder / "lemma.parquet", index=False)
-        figure = Figure(figsize=(9, 4), layout="constrained")
+        figure = Figure(figsize=(6.8, 2.9), layout="constrained")
         left, right = figure.subplots(1, 2)
         _draw_bounds(left, frame)
         _draw_curvature(right, frame)
-        figure.savefig(folder / "lemma.svg", metadata={"Date": None})
-        figure.savefig(folder / "lemma.png", dpi=110)
+        for format in FORMATS:
+            with (folder / f"lemma.{format}").open("wb") as file:
+                save(figure, file, format)
     return folder
 
 
@@ -111,8 +106,9 @@ def _draw_bounds(axes: Axes, frame: pd.DataFrame) -> None:
     threshold = float(frame["change"].abs().median()) or 1e-12
     axes.set_xscale("symlog", linthresh=threshold)
     axes.set_yscale("symlog", linthresh=threshold)
-    axes.axhline(0, color="grey", linewidth=0.5)
-    axes.axvline(0, color="grey", linewidth=0.5)
+    _plain_numbers(axes)
+    axes.axhline(0, color=GREY, linewidth=0.5)
+    axes.axvline(0, color=GREY, linewidth=0.5)
     axes.set(xlabel="measured expected change of a past class's loss", ylabel="the lemma's bound")
     axes.set_title("Bound against measurement")
 
@@ -123,7 +119,8 @@ def _draw_curvature(axes: Axes, frame: pd.DataFrame) -> None:
     if len(shown):
         _against(axes, second_order(shown), shown, "curvature")
         axes.set(xscale="log", yscale="log")
-        axes.legend(fontsize=7, frameon=False)
+        _plain_numbers(axes)
+        axes.legend(fontsize=SMALL)
     axes.set(xlabel="measured change beyond first order", ylabel="the bound's curvature term")
     axes.set_title("Where the slack is")
 
@@ -134,7 +131,13 @@ def _against(axes: Axes, measured: pd.Series[float], frame: pd.DataFrame, column
         axes.scatter(measured, values, s=size, c=colour, marker=marker, linewidths=0, label=f"L {SMOOTHNESS[kind]}")
     ends = [float(measured.min()), float(measured.max())]
     axes.plot(ends, ends, color="black", linewidth=1, label="bound = measurement")
-    axes.tick_params(labelsize=7)
+
+
+def _plain_numbers(axes: Axes) -> None:
+    """Powers of ten as numbers: in print, mathematics is switched off."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
 
 
 def _rankings(summary: LemmaSummary) -> RenderableType:
