@@ -100,7 +100,7 @@ def run(
         print_json(experiment_document(experiment))
         return
     _print_experiment(experiment)
-    echo(f"\nA page: forgetscope report {store} --id {experiment.id[:8]} -o report.html")
+    echo(f"\nA page: forgetscope report {store} --experiment {experiment.id[:8]} -o report.html")
 
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
@@ -151,13 +151,24 @@ def show(
 def report(
     store: StoreArgument = DEFAULT_STORE,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
-    id: IdOption = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", "--id", metavar="ID", help="Only the experiment whose id begins so.")
+    ] = None,
 ) -> None:
-    """Write an experiment's page: one HTML file that needs no network."""
-    from forgetscope import write_report
-    from forgetscope.analysis.experiments import open_experiment
+    """Write a page that shows what was found: one HTML file that needs no network.
 
-    echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
+    A store with several experiments gets the page of a benchmark: headline, all tables and figures, an explorer, methods.
+    A store with one experiment, or --experiment, gets that experiment's own page."""
+    import forgetscope
+    from forgetscope.analysis.experiments import open_experiment
+    from forgetscope.cli.progress import counting
+    from forgetscope.store import Store
+
+    alone = experiment is not None or len(Store.existing(store).experiments()) < 2
+    with counting(PATIENCE) as progress:
+        shown = open_experiment(store, experiment) if alone else forgetscope.analyse(store, progress=progress)
+        page = forgetscope.write_report(shown, output, progress=progress)
+    echo(f"The page: {page.resolve()}")
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")

@@ -1,6 +1,6 @@
 """The report page of one experiment: a single HTML file that makes no network request and computes no statistic.
 
-Python says what was found and embeds the numbers as one JSON document; `page.js` draws from it, so that charts follow the
+Python says what was found and embeds the numbers as one JSON document; `experiment.js` draws from it, so that charts follow the
 reader's step, screen and colour scheme. Class names are untrusted: they reach the page through autoescaping, `tojson` and
 `textContent` only, and the page's Content-Security-Policy runs no script but the two whose digests it names.
 """
@@ -8,15 +8,14 @@ reader's step, screen and colour scheme. Class names are untrusted: they reach t
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from importlib import resources
 
 import pandas as pd
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.errors import StoreError
+from forgetscope.report.packing import asset, script_digest
 from forgetscope.report.words import budget, finding
 from forgetscope.store import COEFFICIENTS, StoredStep
 
@@ -30,22 +29,18 @@ def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
-    scripts = [get_plotlyjs(), _asset("page.js")]
-    return environment.from_string(_asset("page.html.j2")).render(
+    scripts = [get_plotlyjs(), asset("experiment.js")]
+    return environment.from_string(asset("experiment.html.j2")).render(
         experiment=experiment,
         finding=finding(experiment, experiment.summaries[-1] if experiment.summaries else None),
         facts=_facts(experiment),
         settings=_settings(experiment),
         measures=MEASURES,
         document=_document(experiment, thumbnails),
-        css=_asset("page.css"),
+        css=asset("base.css"),
         scripts=scripts,
-        digests=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
+        digests=[script_digest(script) for script in scripts],
     )
-
-
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _facts(experiment: Experiment) -> dict[str, str]:

@@ -1,0 +1,143 @@
+"""Methods: a paragraph for a paper, made from the specifications, and what reproduces a store."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forgetscope.analysis.results import Analysis
+from forgetscope.analysis.samples import Sample
+from forgetscope.analysis.tabulation import records
+from forgetscope.benchmark.space import BenchmarkSpec, presets
+from forgetscope.benchmark.truth import Truth
+
+LISTED = 12  # seeds that are named; of more, how many there are
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A command, and the file that it needs if any."""
+
+    command: str
+    file: tuple[str, str] | None = None  # name and content
+
+
+def paragraphs(analysis: Analysis) -> list[str]:
+    """Per benchmark and policy what was done, then the statistics and what was excluded."""
+    told = [" ".join(_sample(sample)) for sample in analysis.collection.samples if sample.steps]
+    return [*told, " ".join(_statistics(analysis)), *_excluded(analysis)]
+
+
+def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Versions, seeds and digests."""
+    rows = []
+    for name in dict.fromkeys(name for environment in environments for name in environment):
+        values = dict.fromkeys(str(environment[name]) for environment in environments if name in environment)
+        rows.append((f"Made with: {name.replace('_', ' ')}", ", ".join(values)))
+    for sample in analysis.collection.samples:
+        seeds = sorted({step.facts.seed for step in sample.steps})
+        shown = ", ".join(map(str, seeds[:LISTED])) + (f" and {len(seeds) - LISTED} more" if len(seeds) > LISTED else "")
+        rows.append((f"Seeds of {_name(sample)}", shown))
+        digests = dict.fromkeys(step.facts.digest for step in sample.steps)
+        rows.append((f"Data digest of {_name(sample)}", ", ".join(digests)))
+    return rows
+
+
+def commands(plans: Sequence[Mapping[str, Any]]) -> list[Recipe]:
+    """What reproduces the plans that were run into a store; seeds and samples follow from them."""
+    return [recipe for plan in plans if (recipe := _recipe(plan, plans)) is not None]
+
+
+def _sample(sample: Sample) -> Iterator[str]:
+    first = sample.steps[0].facts
+    options = first.options
+    steps = ", ".join(f"{int((sample.number == n).sum())} steps number {n}" for n in sample.numbers)
+    made = "were simulated with a known truth; nothing was trained" if sample.simulated else "were measured"
+    size = f" at {options['image_size']} pixels" if options.get("image_size") else ""
+    yield f"{_name(sample)}: on {sample.dataset}{size} with {first.network}, {steps} {made}."
+    increments = sorted({level for n in sample.numbers for level in sample.increments(n)}, key=float)
+    retentions = list(dict.fromkeys(level for n in sample.numbers for level in sample.retentions(n)))
+    kept = ", ".join(f"{level}\u202f%" if level.replace(".", "").isdigit() else level for level in retentions)
+    design = (
+        "share sequences and seeds across retentions and policies" if sample.paired else "have sequences and seeds of their own"
+    )
+    yield (
+        f"A step introduces {', '.join(increments)}\u202f% of the classes; {kept} of each past class’s training images are "
+        f"kept for rehearsal, chosen by the policy {sample.policy}; experiments {design}."
+    )
+    yield (
+        f"Training: SGD with momentum {options['momentum']:g}, weight decay {options['weight_decay']:g} and a learning rate of "
+        f"{options['learning_rate']:g} annealed to 0 by a cosine, {options['epochs']} epochs, batches of {options['batch']} "
+        f"with a share of {options['alpha']} rehearsal images, sampling {options['sampling']}, augmentation "
+        f"{_augmentation(options['augmentation'])}."
+    )
+    every = options["probe_every"]
+    yield (
+        f"Interference was measured before training and after every {'epoch' if every == 1 else f'{every} epochs'}."
+        if every
+        else ("Interference was not measured.")
+    )
+
+
+def _statistics(analysis: Analysis) -> Iterator[str]:
+    yield (
+        "Statistics: rank correlations are Spearman’s, over the past classes of a step; their means are Fisher-z means with t "
+        "intervals in z, other means plain with t intervals, all at 95\u202f%; standard deviations are of the population, with "
+        f"BCa intervals from {analysis.resamples:,} resamples."
+    )
+    yield (
+        "Partial correlations control for the other two of SIC, CIC and NIC. The joint model is a mixed model with random "
+        "intercept and slopes per step, fitted by REML to the other steps of the partition."
+    )
+    coding = "to sum to zero" if analysis.coding == "sum" else "by treatment, as the paper’s are"
+    yield f"ANOVAs are two-way, type III, with HC3 errors and factors coded {coding}."
+
+
+def _excluded(analysis: Analysis) -> Iterator[str]:
+    for row in records(analysis.more["left_out"]):
+        words = {"diverged": "steps that diverged", "no_value": "steps without a ranking"}
+        words |= {"undefined": "past classes that were never learned", "unmeasured": "past classes without a coefficient"}
+        lost = [f"{row[name]} {text}" for name, text in words.items() if row[name]]
+        where = f"{row['benchmark']}{'' if row['policy'] == 'uniform' else ', ' + row['policy']}, step {row['subset']}"
+        yield f"Excluded from {where} ({row['steps']} steps): {', '.join(lost) if lost else 'nothing'}."
+
+
+def _augmentation(options: Mapping[str, Any]) -> str:
+    parts = [f"random crops with {options['crop']} pixels of padding"] if options["crop"] else []
+    parts += ["horizontal flips"] if options["flip"] else []
+    parts += [f"brightness of 1 ± {options['brightness']:.2g}"] if options["brightness"] else []
+    return ", ".join(parts) or "none"
+
+
+def _name(sample: Sample) -> str:
+    return sample.benchmark + ("" if sample.policy == "uniform" else f", {sample.policy}")
+
+
+def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Recipe | None:
+    if plan["kind"] == "compare":
+        file = (f"{plan['name']}.toml", str(plan["run"]))
+        chosen = f"--policies {shlex.quote(','.join(plan['policies']))} --pairs {plan['pairs']}"
+        return Recipe(f"forgetscope compare {file[0]} {chosen} --store results", file)
+    text = str(plan["benchmark"])
+    spec = BenchmarkSpec(**tomllib.loads(text))
+    preset = spec.name in presets() and BenchmarkSpec.load(spec.name) == spec
+    source, needed = (spec.name, None) if preset else (f"{spec.name}.toml", (f"{spec.name}.toml", text))
+    simulated, controlled = plan.get("simulated"), plan["kind"] == "controlled"
+    if simulated and controlled:
+        return None  # the command of its benchmark makes it too
+    if simulated:
+        again = [
+            p["runs"] for p in plans if p["kind"] == "controlled" and p["benchmark"] == text and p["simulated"] == simulated
+        ]
+        usual = Truth().model_dump()
+        truth = "".join(f" --truth {name}={value:g}" for name, value in simulated["truth"].items() if value != usual[name])
+        reruns = again[0] if again else 0
+        return Recipe(
+            f"forgetscope simulate {source} --seed {simulated['seed']} --reruns {reruns}{truth} --store results", needed
+        )
+    if controlled:
+        return Recipe(f"forgetscope controlled {source} --runs {plan['runs']} --store results", needed)
+    return Recipe(f"forgetscope bench run {source} --store results", needed)

@@ -1,0 +1,35 @@
+"""How a store came about: the plans that were run into it, and its policies in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forgetscope.analysis.comparison import PolicyComparison, compare_policies
+from forgetscope.analysis.index import glance
+from forgetscope.analysis.results import Analysis
+from forgetscope.benchmark.records import recorded_plans, recorded_reruns
+from forgetscope.errors import DamagedStep
+from forgetscope.store import Store
+
+
+@dataclass(frozen=True)
+class Provenance:
+    plans: Sequence[dict[str, Any]]
+    policies: Sequence[PolicyComparison]
+    note: str = ""  # why policies are not compared, where a store has more than one
+
+
+def provenance_of(analysis: Analysis, progress: Callable[[str, int, int], None] = lambda what, done, total: None) -> Provenance:
+    store = Store.existing(analysis.store)
+    plans = recorded_plans(store)
+    if len({sample.policy for sample in analysis.collection.samples}) < 2:
+        return Provenance(plans, [])
+    again = {other for plan in plans for picked in recorded_reruns(plan) for other in picked.others}
+    try:
+        rows = compare_policies(one for one in glance(store, progress) if one.id not in again)
+    except DamagedStep as error:
+        return Provenance(plans, [], f"Policies cannot be compared. {error}")
+    unpaired = 'No two policies were run from a common first step, so there are no pairs; design = "paired" makes them.'
+    return Provenance(plans, rows, "" if rows else unpaired)
