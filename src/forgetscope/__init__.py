@@ -108,15 +108,16 @@ def write_report(
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.data.library import recorded_data, recorded_strips
     from forgetscope.errors import WriteError
+    from forgetscope.report.explorer import explore, explore_chain
 
     path = Path(path)
     if isinstance(shown, Experiment):
         from forgetscope.report.page import render_page
 
-        page = render_page(shown, recorded_strips(shown.data, shown.classes["class_id"].unique().tolist()))
+        strips = recorded_strips(shown.data, shown.classes["class_id"].unique().tolist())
+        page = render_page(shown, strips, explore_chain(shown.steps, recorded_data))
     else:
         from forgetscope.report.benchmark_page import render_benchmark
-        from forgetscope.report.explorer import explore
         from forgetscope.report.provenance import provenance_of
 
         page = render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))

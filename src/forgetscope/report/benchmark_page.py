@@ -8,7 +8,6 @@ digests it names.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,17 +70,17 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         policies_note=provenance.note,
         paragraphs=methods.paragraphs(analysis),
         facts=methods.facts(analysis, explorer.environments),
-        commands=methods.commands(provenance.plans),
-        css=asset("base.css") + asset("benchmark.css"),
+        commands=methods.commands(provenance.plans, provenance.unplanned),
+        css=asset("base.css") + asset("explorer.css") + asset("benchmark.css"),
+        explorer_markup=asset("explorer.html.j2"),
         script=script,
         digests=[script_digest(script), script_digest(plotly)],
-        plotly=packed(plotly),
-        data={
-            "exhibits": packed({exhibit["id"]: exhibit["data"] for exhibit in exhibits}),
-            "warning": packed({name: packed_frame(analysis.more[name]) for name in ("flagged", "early_warning")}),
-            "explorer": packed(explorer.document),
+        packs={
+            "data-exhibits": packed({exhibit["id"]: exhibit["data"] for exhibit in exhibits}),
+            "data-warning": packed({name: packed_frame(analysis.more[name]) for name in ("flagged", "early_warning")}),
+            **explorer.embedded(),
+            "plotly": packed(plotly),
         },
-        sheets={position: base64.b64encode(sheet).decode() for position, sheet in explorer.sheets.items()},
     )
 
 

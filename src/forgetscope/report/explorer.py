@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from forgetscope.analysis.experiments import MEASURES
 from forgetscope.analysis.figures import swarms
 from forgetscope.analysis.results import Analysis
 from forgetscope.data.images import DataSet, image_sheet
-from forgetscope.report.packing import number, numbers
+from forgetscope.report.packing import number, numbers, packed
 from forgetscope.store import COEFFICIENTS, Store, StoredStep
 
 Progress = Callable[[str, int, int], None]
@@ -63,11 +64,16 @@ class Explorer:
     environments: list[dict[str, Any]]  # distinct, in which steps were made
     names: dict[tuple[str, int], str]  # benchmark and class id -> class name
 
+    def embedded(self) -> dict[str, str]:
+        """Texts of the page's elements that the scripts read, by id."""
+        sheets = {f"sheet-{position}": base64.b64encode(sheet).decode() for position, sheet in self.sheets.items()}
+        return {"data-explorer": packed(self.document), **sheets}
+
 
 def explore(analysis: Analysis, find_data: DataSource, progress: Progress = lambda what, done, total: None) -> Explorer:
     """Of a whole store. find_data: from a step's record of its data to the data set, where it is here."""
     store = Store.existing(analysis.store)
-    builder = _Builder(store, find_data)
+    builder = _Builder(find_data)
     samples = analysis.collection.samples
     total, done = sum(len(sample.steps) for sample in samples), 0
     groups = []
@@ -86,9 +92,9 @@ def explore(analysis: Analysis, find_data: DataSource, progress: Progress = lamb
     return builder.finished(groups)
 
 
-def explore_chain(steps: Sequence[StoredStep], store: Store, find_data: DataSource) -> Explorer:
+def explore_chain(steps: Sequence[StoredStep], find_data: DataSource) -> Explorer:
     """Of one experiment: every step in detail."""
-    builder = _Builder(store, find_data)
+    builder = _Builder(find_data)
     cells = []
     for step in steps:
         if step.spec.step > 1:
@@ -98,8 +104,8 @@ def explore_chain(steps: Sequence[StoredStep], store: Store, find_data: DataSour
 
 
 class _Builder:
-    def __init__(self, store: Store, find_data: DataSource) -> None:
-        self.store, self.find_data = store, find_data
+    def __init__(self, find_data: DataSource) -> None:
+        self.find_data = find_data
         self.runs: list[dict[str, Any]] = []
         self.data: list[dict[str, Any]] = []  # per data set: names, and where its images are
         self.sheets: dict[int, Sheet | None] = {}
@@ -170,10 +176,11 @@ class _Builder:
             "confusions": _confusions(step.table("confusion").to_pandas(), classes),
         }
 
-    def _accuracies(self, step: StoredStep, classes: list[int]) -> list[list[float | None]]:
+    @staticmethod
+    def _accuracies(step: StoredStep, classes: list[int]) -> list[list[float | None]]:
         """Per class: its test accuracy after every step so far, null before it was learned."""
         columns = []
-        for earlier in self.store.chain(step.id):
+        for earlier in Store(step.folder.parents[1]).chain(step.id):
             table = earlier.table("classes")
             columns.append(dict(zip(table["class_id"].to_pylist(), table["accuracy"].to_pylist(), strict=True)))
         return [[_maybe(column.get(id)) for column in columns] for id in classes]

@@ -13,6 +13,8 @@ from forgetscope.analysis.samples import Sample
 from forgetscope.analysis.tabulation import records
 from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.truth import Truth
+from forgetscope.spec import toml_value
+from forgetscope.store import StoredStep
 
 LISTED = 12  # seeds that are named; of more, how many there are
 
@@ -26,8 +28,8 @@ class Recipe:
 
 
 def paragraphs(analysis: Analysis) -> list[str]:
-    """Per benchmark and policy what was done, then the statistics and what was excluded."""
-    told = [" ".join(_sample(sample)) for sample in analysis.collection.samples if sample.steps]
+    """Per benchmark what was done, then the statistics and what was excluded."""
+    told = [" ".join(_described(samples)) for samples in _by_benchmark(analysis)]
     return [*told, " ".join(_statistics(analysis)), *_excluded(analysis)]
 
 
@@ -37,36 +39,53 @@ def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list
     for name in dict.fromkeys(name for environment in environments for name in environment):
         values = dict.fromkeys(str(environment[name]) for environment in environments if name in environment)
         rows.append((f"Made with: {name.replace('_', ' ')}", ", ".join(values)))
-    for sample in analysis.collection.samples:
-        seeds = sorted({step.facts.seed for step in sample.steps})
+    for samples in _by_benchmark(analysis):
+        name = samples[0].benchmark
+        seeds = sorted({step.facts.seed for sample in samples for step in sample.steps})
         shown = ", ".join(map(str, seeds[:LISTED])) + (f" and {len(seeds) - LISTED} more" if len(seeds) > LISTED else "")
-        rows.append((f"Seeds of {_name(sample)}", shown))
-        digests = dict.fromkeys(step.facts.digest for step in sample.steps)
-        rows.append((f"Data digest of {_name(sample)}", ", ".join(digests)))
+        rows.append((f"Seeds of {name}", shown))
+        digests = dict.fromkeys(step.facts.digest for sample in samples for step in sample.steps)
+        rows.append((f"Data digest of {name}", ", ".join(digests)))
     return rows
 
 
-def commands(plans: Sequence[Mapping[str, Any]]) -> list[Recipe]:
-    """What reproduces the plans that were run into a store; seeds and samples follow from them."""
-    return [recipe for plan in plans if (recipe := _recipe(plan, plans)) is not None]
+def commands(plans: Sequence[Mapping[str, Any]], unplanned: Sequence[Sequence[StoredStep]]) -> list[Recipe]:
+    """What reproduces the plans that were run into a store, then experiments that belong to none."""
+    found = [recipe for plan in plans if (recipe := _recipe(plan, plans)) is not None]
+    return [*found, *_single(unplanned)]
 
 
-def _sample(sample: Sample) -> Iterator[str]:
-    first = sample.steps[0].facts
+def _by_benchmark(analysis: Analysis) -> list[list[Sample]]:
+    groups: dict[str, list[Sample]] = {}
+    for sample in analysis.collection.samples:
+        if sample.steps:
+            groups.setdefault(sample.benchmark, []).append(sample)
+    return list(groups.values())
+
+
+def _described(samples: Sequence[Sample]) -> Iterator[str]:
+    """Samples of one benchmark differ in nothing but the policy."""
+    first = samples[0].steps[0].facts
     options = first.options
-    steps = ", ".join(f"{int((sample.number == n).sum())} steps number {n}" for n in sample.numbers)
-    made = "were simulated with a known truth; nothing was trained" if sample.simulated else "were measured"
+    numbers = sorted({n for sample in samples for n in sample.numbers})
+    steps = ", ".join(f"{sum(int((sample.number == n).sum()) for sample in samples)} steps number {n}" for n in numbers)
+    made = "were simulated with a known truth; nothing was trained" if samples[0].simulated else "were measured"
     size = f" at {options['image_size']} pixels" if options.get("image_size") else ""
-    yield f"{_name(sample)}: on {sample.dataset}{size} with {first.network}, {steps} {made}."
-    increments = sorted({level for n in sample.numbers for level in sample.increments(n)}, key=float)
-    retentions = list(dict.fromkeys(level for n in sample.numbers for level in sample.retentions(n)))
+    yield f"{samples[0].benchmark}: on {samples[0].dataset}{size} with {first.network}, {steps} {made}."
+    increments = sorted({level for sample in samples for n in sample.numbers for level in sample.increments(n)}, key=float)
+    retentions = dict.fromkeys(level for sample in samples for n in sample.numbers for level in sample.retentions(n))
     kept = ", ".join(f"{level}\u202f%" if level.replace(".", "").isdigit() else level for level in retentions)
-    design = (
-        "share sequences and seeds across retentions and policies" if sample.paired else "have sequences and seeds of their own"
-    )
+    policies = ", ".join(sample.policy for sample in samples)
+    roots = [set(sample.root) for sample in samples]
+    shared = any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots))
     yield (
         f"A step introduces {', '.join(increments)}\u202f% of the classes; {kept} of each past class’s training images are "
-        f"kept for rehearsal, chosen by the policy {sample.policy}; experiments {design}."
+        f"kept for rehearsal, chosen by the {'policy' if len(samples) == 1 else 'policies'} {policies}."
+    )
+    yield (
+        "Experiments share sequences and seeds across retentions or policies."
+        if shared
+        else "Every experiment has a sequence and a seed of its own."
     )
     yield (
         f"Training: SGD with momentum {options['momentum']:g}, weight decay {options['weight_decay']:g} and a learning rate of "
@@ -112,10 +131,6 @@ def _augmentation(options: Mapping[str, Any]) -> str:
     return ", ".join(parts) or "none"
 
 
-def _name(sample: Sample) -> str:
-    return sample.benchmark + ("" if sample.policy == "uniform" else f", {sample.policy}")
-
-
 def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Recipe | None:
     if plan["kind"] == "compare":
         file = (f"{plan['name']}.toml", str(plan["run"]))
@@ -141,3 +156,25 @@ def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Reci
     if controlled:
         return Recipe(f"forgetscope controlled {source} --runs {plan['runs']} --store results", needed)
     return Recipe(f"forgetscope bench run {source} --store results", needed)
+
+
+def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Recipe]:
+    """One file for all experiments with the same options, and a command for each."""
+    files: dict[str, list[str]] = {}
+    for chain in chains:
+        first, last = chain[0], chain[-1].spec
+        training, rehearsal = last.training, last.rehearsal
+        options: dict[str, Any] = {"dataset": first.info["data"]["name"], "image_size": first.info["data"]["image_size"]}
+        options |= {"network": first.info["network"], "first_batch": first.spec.training.batch}
+        options |= {name: value for name, value in training.model_dump(exclude={"augmentation"}).items() if value is not None}
+        options |= training.augmentation.model_dump()
+        own: dict[str, Any] = {"seed": last.seed, "sequence": [list(step.spec.classes) for step in chain]}
+        if rehearsal is not None:
+            options |= {"alpha": rehearsal.alpha, "probe_every": rehearsal.probe_every, "memory": rehearsal.memory}
+            own |= {"policy": rehearsal.policy, **({"retention": rehearsal.retention} if rehearsal.retention else {})}
+        text = "".join(f"{name} = {toml_value(value)}\n" for name, value in options.items() if value is not None)
+        settings = " ".join(f"--set {shlex.quote(f'{name}={toml_value(value)}')}" for name, value in own.items())
+        files.setdefault(text, []).append(settings)
+    for number, (text, runs) in enumerate(files.items(), start=1):
+        name = f"run-{number}.toml"
+        yield Recipe("\n".join(f"forgetscope run {name} --store results {settings}" for settings in runs), (name, text))

@@ -15,13 +15,16 @@ import pandas as pd
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.errors import StoreError
+from forgetscope.report.explorer import Explorer
 from forgetscope.report.packing import asset, script_digest
 from forgetscope.report.words import budget, finding
 from forgetscope.store import COEFFICIENTS, StoredStep
 
 
-def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> str:
-    """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none."""
+def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explorer: Explorer | None = None) -> str:
+    """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none.
+
+    explorer: of the experiment's steps, for a section about one class at a time."""
     if not experiment.steps:
         raise StoreError(f"Experiment {experiment.id[:8]} has nothing to show. {finding(experiment, None)}")
     from jinja2 import Environment, StrictUndefined
@@ -29,7 +32,8 @@ def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
-    scripts = [get_plotlyjs(), asset("experiment.js")]
+    exploring = explorer is not None and bool(experiment.summaries)
+    scripts = [get_plotlyjs(), *([_explorer_script()] if exploring else []), asset("experiment.js")]
     return environment.from_string(asset("experiment.html.j2")).render(
         experiment=experiment,
         finding=finding(experiment, experiment.summaries[-1] if experiment.summaries else None),
@@ -37,10 +41,16 @@ def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> str:
         settings=_settings(experiment),
         measures=MEASURES,
         document=_document(experiment, thumbnails),
-        css=asset("base.css"),
+        css=asset("base.css") + asset("explorer.css"),
+        explorer_markup=asset("explorer.html.j2") if exploring else "",
+        packs=explorer.embedded() if explorer is not None and exploring else {},
         scripts=scripts,
         digests=[script_digest(script) for script in scripts],
     )
+
+
+def _explorer_script() -> str:
+    return "\n".join([asset("core.js"), asset("explorer.js"), "startExplorer();"])
 
 
 def _facts(experiment: Experiment) -> dict[str, str]:

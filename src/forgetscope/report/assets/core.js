@@ -14,7 +14,7 @@ const pack = (name) => (packs[name] ??= inflate(`data-${name}`).then(JSON.parse)
 
 let plotly;
 function loadPlotly() {
-  plotly ??= inflate("plotly").then((code) => document.head.append(element("script", { textContent: code })));
+  plotly ??= globalThis.Plotly ? Promise.resolve() : inflate("plotly").then((code) => document.head.append(element("script", { textContent: code })));
   return plotly;
 }
 

@@ -58,7 +58,7 @@ async function startExplorer() {
   const points = () => members().flatMap((r) => runs[r].classes.map((_, i) => [runs[r], i])).sort(([a, i], [b, k]) => (b.forgetting[k] ?? -9) - (a.forgetting[i] ?? -9));
 
   const group = chooser("Benchmark", groups.map((one, i) => [i, policyOf(one) || "this experiment"]), (value) => { view.group = Number(value); view.cell = 0; view.run = "0"; refill(); show(); });
-  const part = chooser("Partition", [], (value) => { view.cell = Number(value); view.run = "0"; refill(); show(); });
+  const part = chooser(groups.some((one) => one.benchmark) ? "Partition" : "Step", [], (value) => { view.cell = Number(value); view.run = "0"; refill(); show(); });
   const run = chooser("Experiment", [], (value) => { view.run = value; show(); });
   const measure = chooser("Coefficient", Object.entries(measures), (value) => { view.measure = value; show(); });
   const controls = byId("explorer-controls");
