@@ -170,7 +170,7 @@ def test_a_column_sorts_both_ways_with_margins_and_gaps_last(page: Page) -> None
     assert mean.get_attribute("aria-sort") == "descending"
     assert shown_means(page) == first[::-1]
     table.locator("thead th").filter(has_text="Retained").locator("button").click()
-    kept = table.locator("tbody tr td:nth-child(3)").all_inner_texts()
+    kept = shown(page, "Retained %")
     assert kept == sorted(kept, key=lambda text: (text == "pooled", float(text) if text != "pooled" else 0))
 
 
@@ -232,7 +232,7 @@ def test_a_class_is_found_by_pointing_and_opened_by_a_click_or_a_key(page: Page)
     other = page.locator("#classes button").last
     other.press("Enter")
     assert page.locator("#class h3").inner_text() == other.inner_text()
-    page.get_by_label("Coefficient").select_option("nic")
+    page.locator("#explorer-controls select").last.select_option("nic")
     page.wait_for_function("document.querySelector('#scatter .xtitle').textContent === 'NIC'")
 
 
@@ -244,7 +244,7 @@ def test_the_share_of_training_decides_what_is_flagged(analysis: Analysis, page:
         if key:
             slider.press(key)
         frame = analysis.more["flagged"]
-        step = page.get_by_label("Experiment").input_value()
+        step = page.locator("#warning-controls select").last.input_value()
         own = frame[(frame["step_id"] == step) & (frame["share"] == share) & frame["flagged"]]
         told = page.locator("#warning-body tbody").first
         assert told.locator("tr").count() == len(own)
@@ -342,6 +342,8 @@ def embedded(text: str, name: str) -> Any:
 def visit(page: Page, tab: str) -> None:
     """Open a tab and wait until what is in sight is drawn."""
     page.locator(f"#tab-{tab}").click()
+    for exhibit in page.locator(f"#{tab} .exhibit").all()[:1]:
+        exhibit.scroll_into_view_if_needed()
     ready = {
         "tables": "#tables table",
         "figures": "#figures .main-svg",
@@ -351,9 +353,14 @@ def visit(page: Page, tab: str) -> None:
     page.locator(ready.get(tab, f"#{tab} h2")).first.wait_for()
 
 
+def shown(page: Page, column: str) -> list[str]:
+    """The texts of a column of one table, from top to bottom."""
+    heads = [text.strip(" ▲▼") for text in page.locator("#spearman_SIC thead th").all_inner_texts()]
+    return page.locator(f"#spearman_SIC tbody tr td:nth-child({heads.index(column) + 1})").all_inner_texts()
+
+
 def shown_means(page: Page) -> list[float]:
-    texts = page.locator("#spearman_SIC tbody tr td:nth-child(7)").all_inner_texts()
-    numbers = [text.split()[0].replace("−", "-") for text in texts]
+    numbers = [text.split()[0].replace("−", "-") for text in shown(page, "Mean")]
     return [float(text) for text in numbers if text != "–"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,14 +20,16 @@ from forgetscope.store import COEFFICIENTS, Store, StoredStep
 Progress = Callable[[str, int, int], None]
 DataSource = Callable[[dict[str, Any]], DataSet | None]
 
-DIGITS = 4  # significant, of every number in the explorer
-MOMENTS = 25  # of a trajectory that are kept at most, first and last included
+DIGITS = 4  # significant, of final values
+CURVE_DIGITS = 3  # of trajectories, which are most of the page
+MOMENTS = 21  # of a trajectory that are kept at most, first and last included
 SOURCES = 6  # classes that interfered most, for better or worse
 CONFUSIONS = 5
 REHEARSED = 8  # images of a class, at most, in the order of selection
-SIDE = 32  # pixels of an image, at most
+SIDES = (32, 24, 16)  # pixels of an image, at most; the largest that leaves room for two images of each class
+TRIAL = 512  # images whose size in bytes stands for all
 COLUMNS = 64  # images side by side in a sheet
-IMAGE_BYTES = 3_000_000  # of all sheets of a page together
+IMAGE_BYTES = 2_500_000  # of all sheets of a page together
 
 
 @dataclass
@@ -37,22 +39,27 @@ class Sheet:
     data: DataSet
     wanted: list[list[int]] = field(default_factory=list)  # training images of a class, most important first
     thumbnails: dict[int, int] = field(default_factory=dict)  # class -> training image
+    _each: dict[int, float] = field(default_factory=dict)  # side -> bytes of an image
 
-    def built(self, budget: int) -> tuple[dict[int, int], bytes]:
-        """Place of each image, and the sheet: as many images per class as the budget allows, at least one."""
-        first = list(dict.fromkeys(self.thumbnails.values()))
-        trial = list(dict.fromkeys([*first, *(index for images in self.wanted[:200] for index in images)]))[:400]
-        each = len(image_sheet(self.data, trial, self.side, COLUMNS)) / max(1, len(trial))
-        kept = REHEARSED
-        while True:
-            chosen = list(dict.fromkeys([*first, *(index for images in self.wanted for index in images[:kept])]))
-            if kept == 1 or each * len(chosen) <= budget:
-                return {index: place for place, index in enumerate(chosen)}, image_sheet(self.data, chosen, self.side, COLUMNS)
-            kept -= 1
+    def built(self, budget: int) -> tuple[dict[int, int], int, bytes]:
+        """Place of each image, their side, and the sheet: as large and as many per class as the budget allows, at least one."""
+        side, kept = next(((side, kept) for side, kept in self._choices() if self._size(side, kept) <= budget), (SIDES[-1], 1))
+        side, chosen = min(side, max(self.data.shape)), self._chosen(kept)
+        return {index: place for place, index in enumerate(chosen)}, side, image_sheet(self.data, chosen, side, COLUMNS)
 
-    @property
-    def side(self) -> int:
-        return min(SIDE, max(self.data.shape))
+    @staticmethod
+    def _choices() -> Iterator[tuple[int, int]]:
+        return ((side, kept) for side in SIDES for kept in range(REHEARSED, 1, -1))
+
+    def _chosen(self, kept: int) -> list[int]:
+        return list(dict.fromkeys([*self.thumbnails.values(), *(i for images in self.wanted for i in images[:kept])]))
+
+    def _size(self, side: int, kept: int) -> float:
+        """Bytes of such a sheet, judged by a part of it."""
+        if side not in self._each:
+            part = self._chosen(REHEARSED)[:TRIAL]
+            self._each[side] = len(image_sheet(self.data, part, min(side, max(self.data.shape)), COLUMNS)) / max(1, len(part))
+        return self._each[side] * len(self._chosen(kept))
 
 
 @dataclass
@@ -136,8 +143,8 @@ class _Builder:
         known = {position: sheet for position, sheet in self.sheets.items() if sheet is not None}
         encoded = {}
         for position, sheet in known.items():
-            places, encoded[position] = sheet.built(IMAGE_BYTES // len(known))
-            self.data[position]["side"], self.data[position]["columns"] = sheet.side, COLUMNS
+            places, side, encoded[position] = sheet.built(IMAGE_BYTES // len(known))
+            self.data[position] |= {"side": side, "columns": COLUMNS}
             self.data[position]["thumbnails"] = {str(id): places[index] for id, index in sheet.thumbnails.items()}
             for run in self.runs:
                 if run["data"] == position and "detail" in run:
@@ -196,7 +203,7 @@ def _trajectories(step: StoredStep, classes: list[int]) -> dict[str, Any]:
         sums[name] = probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False)[classes]
     count = len(sums["sic"])
     kept = np.unique(np.linspace(0, count - 1, min(count, MOMENTS)).round().astype(int))
-    curves = {name: [numbers(line, DIGITS) for line in frame.to_numpy()[kept].T.tolist()] for name, frame in sums.items()}
+    curves = {name: [numbers(line, CURVE_DIGITS) for line in frame.to_numpy()[kept].T.tolist()] for name, frame in sums.items()}
     return {"iterations": sums["sic"].index.to_numpy()[kept].tolist(), **curves}
 
 
