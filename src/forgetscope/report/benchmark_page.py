@@ -43,6 +43,7 @@ BEYOND = {
     ),
     "left_out": ("What no estimate rests on", "Counts of steps and classes that were left out, and why."),
 }
+CODING = "The paper codes factors by treatment, ours sum to zero: main effects are different questions."
 POLICIES = "Differences are within pairs; of accuracies, more is better, of forgetting, less is."
 SCRIPTS = ("core.js", "tables.js", "charts.js", "explorer.js", "warning.js", "page.js")
 
@@ -97,7 +98,10 @@ def _exhibits(analysis: Analysis, explorer: Explorer, policies: Sequence[PolicyC
         }
         if beside[label]["paper"].notna().any():
             data["paper"] = packed_frame(beside[label])
-        found.append(_exhibit("table", label, description.title, explained.TABLES[label], data, len(frame)))
+        text = explained.TABLES[label]
+        if "paper" in data and description.layout == "anova" and analysis.coding == "sum":
+            text += f" {CODING}"
+        found.append(_exhibit("table", label, description.title, text, data, len(frame)))
     for label, (title, text) in BEYOND.items():
         found.append(_plain_exhibit("beyond", label, title, text, analysis.more[label], "plain"))
     if policies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forgetscope.analysis.paper import FIGURES
 
-_GRID = "One row per step number, retention and increment; `pooled` rows are over all levels of that factor."
+_GRID = "One row per step number, retention and increment; “pooled” rows are over all levels of that factor."
 _EFFECTS = "Small p: the factor matters. Partial eta squared is the share of the remaining variance that it explains."
 TABLES = {
     "FG-R_FG-HSG_overall": "Larger is more uneven: FG-R is the most minus the least forgotten class, FG-HG the gap of halves.",
@@ -32,6 +32,7 @@ TABLES = {
     "spearman_pairwise_Imbalanced_Forgetting_Coefficients": "Near 0: the two coefficients tell different things about a class.",
     "controlled_experiments": "Positive: with nothing but the new classes changed, a class's SIC rises with its NIC.",
 }
+_DATA = {"cifar": "CIFAR-100", "cifar100": "CIFAR-100", "tinyin": "Tiny-ImageNet", "tinyimagenet": "Tiny-ImageNet"}
 _SWARM = "Each point is a past class, each column one experiment, drawn at random; the taller a column, the more uneven."
 _COURSE = "Rank correlation with forgetting from the first measurements only: flat early means known early. Bands: 95 %."
 
@@ -43,8 +44,9 @@ def figure_title(label: str) -> str:
     name = label.removeprefix("fig:")
     if name.startswith("swarm_plots_forgetting_"):
         data, _, number = name.removeprefix("swarm_plots_forgetting_").rpartition("_")
-        return f"Forgetting of past classes in step {int(number) + 1}, {data}"
-    return f"What predicts forgetting, along training, {name.removeprefix('SIC_CIC_NIC_across_steps_')}"
+        return f"Forgetting of past classes in step {int(number) + 1}, {_DATA.get(data, data)}"
+    data = name.removeprefix("SIC_CIC_NIC_across_steps_")
+    return f"What predicts forgetting, along training, {_DATA.get(data, data)}"
 
 
 def figure_kind(label: str) -> str:

@@ -16,11 +16,11 @@ function span(columns, names, least = []) {
 // What a table shows: {name, text: row -> text or node, value: row -> what it is sorted by, left: whether it is text}.
 function shownColumns(columns, data, paper) {
   const column = (name, value, text, left = false) => ({ name, value, text, left });
-  const keys = Object.keys(KEYS).filter((key) => columns[key] && columns[key].some((value) => value !== "") && (["benchmark", "quantity"].includes(key) || distinct(columns[key]).length > 1));
+  const keys = Object.keys(KEYS).filter((key) => columns[key] && columns[key].some((value) => value !== "") && (key === "benchmark" || distinct(columns[key]).length > 1));
   const shown = keys.map((key) => column(KEYS[key], (i) => columns[key][i], (i) => word(columns[key][i]), true));
   const bar = (name, range) => column("95\u202f% interval", (i) => columns[name][i],
     (i) => intervalBar(columns[name][i], columns[`${name}_lo`]?.[i] ?? null, columns[`${name}_hi`]?.[i] ?? null, range, paper?.paper[i] ?? null));
-  const between = (name, i) => (columns[`${name}_lo`][i] === null ? "" : ` (${decimal(columns[`${name}_lo`][i])}, ${decimal(columns[`${name}_hi`][i])})`);
+  const between = (value, low, high) => element("span", { textContent: decimal(value) }, ...(low === null ? [] : [element("small", { textContent: ` (${decimal(low)}, ${decimal(high)})` })]));
   const number = (title, name, text = decimal) => column(title, (i) => columns[name][i], (i) => text(columns[name][i]));
   if (data.layout === "anova") {
     shown.push(number("F", "F"), number("p", "p", probability), number("p, Holm", "p_holm", probability), number("Partial η²", "eta2p"), { ...bar("eta2p", [0, 1]), name: "0 to 1" });
@@ -40,14 +40,13 @@ function shownColumns(columns, data, paper) {
     return shown;
   } else {
     const range = span({ ...columns, paper: paper?.paper ?? [] }, ["mean", "mean_lo", "mean_hi", "paper"], [0]);
-    shown.push(column("Mean", (i) => columns.mean[i], (i) => decimal(columns.mean[i]) + between("mean", i)), bar("mean", range));
-    if (known(columns.sd).length) shown.push(column("SD", (i) => columns.sd[i], (i) => decimal(columns.sd[i]) + between("sd", i)));
+    shown.push(column("Mean", (i) => columns.mean[i], (i) => between(columns.mean[i], columns.mean_lo[i], columns.mean_hi[i])), bar("mean", range));
+    if (known(columns.sd).length) shown.push(column("SD", (i) => columns.sd[i], (i) => between(columns.sd[i], columns.sd_lo[i], columns.sd_hi[i])));
   }
   if (data.layout !== "policies") shown.push(number("n", "n", String));
   if (paper) {
-    const printed = (i) => (paper.paper[i] === null ? "\u2013" : decimal(paper.paper[i]) + (paper.paper_lo[i] === null ? "" : ` (${decimal(paper.paper_lo[i])}, ${decimal(paper.paper_hi[i])})`));
-    shown.push(column("Paper", (i) => paper.paper[i], printed), column("Ours \u2212 paper", (i) => paper.difference[i], (i) => (paper.difference[i] > 0 ? "+" : "") + decimal(paper.difference[i])));
-    if (paper.overlap.some((value) => value)) shown.push(column("Intervals overlap", (i) => paper.overlap[i], (i) => element("span", { className: paper.overlap[i], textContent: paper.overlap[i] || "\u2013" })));
+    shown.push(column("Paper", (i) => paper.paper[i], (i) => between(paper.paper[i], paper.paper_lo[i], paper.paper_hi[i])), column("Ours \u2212 paper", (i) => paper.difference[i], (i) => (paper.difference[i] > 0 ? "+" : "") + decimal(paper.difference[i])));
+    if (paper.overlap.some((value) => value)) shown.push(column("Overlap", (i) => paper.overlap[i], (i) => element("span", { className: paper.overlap[i], textContent: paper.overlap[i] || "\u2013" })));
   }
   return shown;
 }
