@@ -262,11 +262,17 @@ def test_dark_mode_changes_page_and_charts_at_once(page: Page) -> None:
 
 
 @pytest.mark.browser
-def test_print_shows_every_section_but_the_explorer(page: Page) -> None:
-    page.emulate_media(media="print")
-    for section in ("headline", "tables", "figures", "methods"):
+def test_print_shows_every_section_but_the_explorer_drawn_in_light_colours(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.evaluate("prepareToPrint()")
+    page.emulate_media(media="print", color_scheme="dark")
+    for section in ("headline", "tables", "figures", "warning", "policies", "methods"):
         assert page.locator(f"#{section}").is_visible()
     assert page.locator("#explorer").is_hidden()
+    assert page.locator("#figures .exhibit").count() == page.locator("#figures .chart.drawn").count() > 0
+    assert page.locator("[data-exhibit] .body[aria-busy]").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.pdf().startswith(b"%PDF")
 
 
 @pytest.mark.browser

@@ -20,7 +20,8 @@ from forgetscope.analysis.results import Analysis
 from forgetscope.report import explained, methods
 from forgetscope.report.explorer import Explorer
 from forgetscope.report.headline import headlines
-from forgetscope.report.latex import latex_frame, latex_table
+from forgetscope.report.latex import latex_table
+from forgetscope.report.latex_frame import latex_frame
 from forgetscope.report.packing import asset, packed, packed_frame, script_digest
 from forgetscope.report.provenance import Provenance
 

@@ -175,7 +175,7 @@ class _Builder:
                     sheet.thumbnails[id] = int(np.flatnonzero(sheet.data.train.labels == id)[0])
         return {
             **_trajectories(step, classes),
-            "accuracies": self._accuracies(step, classes),
+            "accuracies": _accuracies(step, classes),
             "rehearsed": [len(chosen) for chosen in images],
             "rehearsal": [] if sheet is None else [chosen[:REHEARSED] for chosen in images],
             "new": list(step.spec.classes),
@@ -183,14 +183,17 @@ class _Builder:
             "confusions": _confusions(step.table("confusion").to_pandas(), classes),
         }
 
-    @staticmethod
-    def _accuracies(step: StoredStep, classes: list[int]) -> list[list[float | None]]:
-        """Per class: its test accuracy after every step so far, null before it was learned."""
-        columns = []
-        for earlier in Store(step.folder.parents[1]).chain(step.id):
-            table = earlier.table("classes")
-            columns.append(dict(zip(table["class_id"].to_pylist(), table["accuracy"].to_pylist(), strict=True)))
-        return [[_maybe(column.get(id)) for column in columns] for id in classes]
+
+def _accuracies(step: StoredStep, classes: list[int]) -> list[list[float | None]]:
+    """Per class: its test accuracy after every step so far, null before it was learned and where a step is not in the store."""
+    store, columns = Store(step.folder.parents[1]), [dict[int, float]() for _ in range(step.spec.step)]
+    current: StoredStep | None = step
+    while current is not None:
+        table = current.table("classes")
+        columns[current.spec.step - 1] = dict(zip(table["class_id"].to_pylist(), table["accuracy"].to_pylist(), strict=True))
+        parent = current.parent
+        current = store.step(parent) if parent is not None and parent in store else None
+    return [[_maybe(column.get(id)) for column in columns] for id in classes]
 
 
 def _trajectories(step: StoredStep, classes: list[int]) -> dict[str, Any]:

@@ -146,6 +146,8 @@ def _early(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Car
 
 def _extremes(frame: pd.DataFrame, where: dict[str, str], names: Names) -> tuple[list[Row], list[Row]]:
     rows = [row for row in records(matching(frame, **where)) if row["n"]]
+    often = [row for row in rows if row["n"] > 1]  # once is no average, unless there is nothing else
+    rows = often if len(often) > 1 else rows
     rows = [row | {"name": names.get((where["benchmark"], row["class_id"]), f"class {row['class_id']}")} for row in rows]
     return rows[:SHOWN], rows[SHOWN:][-SHOWN:] or rows[-1:]
 

@@ -58,22 +58,6 @@ def latex_table(label: str, frame: pd.DataFrame) -> str:
     return f"\\begin{{table}}[htbp]\n\\centering\n{caption}\n{boxed}\n\\end{{table}}\n"
 
 
-def latex_frame(label: str, title: str, frame: pd.DataFrame) -> str:
-    """Any frame as a `table` environment, a column for each of its own; it needs booktabs and graphicx."""
-    numeric = [pd.api.types.is_numeric_dtype(frame[name]) and not pd.api.types.is_bool_dtype(frame[name]) for name in frame]
-    lines = [
-        _line(*(_plain(value) if is_number else escaped(str(value)) for value, is_number in zip(row, numeric, strict=True)))
-        for row in frame.itertuples(index=False)
-    ]
-    columns = "".join("r" if is_number else "l" for is_number in numeric)
-    head = _line(*(escaped(str(name).replace("_", " ")) for name in frame))
-    inner = "\n".join(
-        [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", head, "\\midrule", *lines, "\\bottomrule", "\\end{tabular}"]
-    )
-    caption = f"\\caption{{{escaped(title)}.}}\n\\label{{tab:{label}}}"
-    return f"\\begin{{table}}[htbp]\n\\centering\n{caption}\n\\resizebox{{\\linewidth}}{{!}}{{%\n{inner}}}\n\\end{{table}}\n"
-
-
 def escaped(text: str) -> str:
     """Text that LaTeX prints as it is; a character that its fonts may lack is named by its number."""
     return "".join(SPECIAL.get(c, c) if c.isascii() and c.isprintable() else f"U+{ord(c):04X}" for c in text)
@@ -188,10 +172,6 @@ def _interval(low: float, high: float) -> str:
 
 def _text(value: float) -> str:
     return "--" if math.isnan(value) else f"${value:.2f}$"
-
-
-def _plain(value: float) -> str:
-    return "--" if math.isnan(value) else f"${value:.4g}$"
 
 
 def _probability(p: float) -> str:

@@ -22,7 +22,7 @@ function swarmFigure(rows, width, look) {
   const parts = distinct(rows.map(partition)), increments = distinct(rows.map((row) => row.class_pct));
   const columns = distinct(rows.map((row) => `${partition(row)}|${row.swarm}`));
   const height = 440, fg = rows.map((row) => row.forgetting), range = [Math.min(...fg) - 0.04, Math.max(...fg) + 0.04];
-  const total = Math.max(width, 15 * columns.length + 80), room = (total - 80) / (columns.length + parts.length);
+  const total = paper.printing ? width : Math.max(width, 15 * columns.length + 80), room = (total - 80) / (columns.length + parts.length);
   const place = Object.fromEntries(columns.map((column, i) => [column, i + parts.indexOf(column.split("|")[0])]));
   const jitter = new Map();
   for (const column of columns) {
@@ -68,7 +68,7 @@ function courseFigure(rows, width, look, statistic) {
 function boxFigure(rows, width, look) {
   rows = rows.filter((row) => row.rho !== null);
   const where = (row) => `step ${row.subset}, ${partition(row)}`, parts = distinct(rows.map(where)), steps = distinct(rows.map((row) => row.subset));
-  const total = Math.max(width, 62 * parts.length + 80);
+  const total = paper.printing ? width : Math.max(width, 62 * parts.length + 80);
   const traces = parts.map((part) => {
     const own = rows.filter((row) => where(row) === part), { colour, symbol } = series(look, steps.indexOf(own[0].subset));
     return { y: own.map((row) => row.rho), name: part.split(", ").join("<br>"), type: "box", boxpoints: "all", jitter: 0.6, pointpos: 0, line: { color: colour, width: 1.6 }, fillcolor: `${colour}22`,
@@ -85,7 +85,7 @@ function drawFigure(box, data, title) {
   const chart = element("div", { className: "chart", attributes: { role: "img", "aria-label": title } }), scroll = element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, chart);
   const controls = element("div", { className: "controls" });
   const redraw = async () => {
-    const own = rows.filter((row) => policyOf(row) === view.group), [traces, layout] = FIGURES[data.kind](own, scroll.clientWidth || 1000, theme(), view.statistic);
+    const own = rows.filter((row) => policyOf(row) === view.group), [traces, layout] = FIGURES[data.kind](own, paper.printing ? paper.width : scroll.clientWidth, theme(), view.statistic);
     if (!traces.length) return chart.replaceChildren(element("p", { className: "empty", textContent: "Nothing was measured here." }));
     await draw(chart, traces, layout);
   };

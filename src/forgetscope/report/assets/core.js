@@ -117,3 +117,4 @@ async function draw(box, traces, layout) {
 
 // Charts that are on the page, each with the function that draws it again, for another size or colour scheme.
 const redraws = new Map();
+const paper = { printing: false, width: 680 };

@@ -74,6 +74,23 @@ for (const bar of document.querySelectorAll("[data-interval]")) {
   bar.replaceWith(intervalBar(value, low, high, [-0.2, 1]));
 }
 
+// Everything is drawn before it is printed, in light colours and as wide as a sheet; then as it was.
+async function prepareToPrint() {
+  paper.printing = true;
+  document.documentElement.classList.add("printing");
+  start(byId("warning"));
+  for (const article of document.querySelectorAll("[data-exhibit]")) await showExhibit(article);
+  for (const [box, redraw] of redraws) if (box.isConnected && !box.closest("#explorer")) await redraw();
+}
+
+async function printAll() {
+  await prepareToPrint();
+  print();
+  paper.printing = false;
+  document.documentElement.classList.remove("printing");
+  redrawAll();
+}
+
 let width = innerWidth, waiting;
 const outdated = new Set(); // charts for another size or colour scheme; those out of sight wait
 function refresh() {
@@ -95,6 +112,11 @@ addEventListener("resize", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
 addEventListener("scroll", hideTooltip, { passive: true });
 addEventListener("hashchange", follow);
-addEventListener("beforeprint", () => document.querySelectorAll("[data-exhibit]").forEach(showExhibit));
+addEventListener("keydown", (event) => {
+  if (event.key !== "p" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  printAll();
+});
+byId("print").onclick = printAll;
 start(panels[0]);
 follow();
