@@ -1,7 +1,6 @@
 // Figures: swarms of classes, curves along training, boxes of controlled experiments.
 
 const partition = (row) => `${share(row.rehearsal_pct)} kept, +${share(row.class_pct)}`;
-const axisName = (letter, i) => `${letter}axis${i ? i + 1 : ""}`;
 
 // Points of equal height side by side: each is moved away from the middle until it touches no other. In [-1, 1].
 function swarmed(values, range, height, width) {

@@ -104,6 +104,8 @@ const axis = (look, title, more) => ({
   tickfont: { size: 11.5, color: look.muted }, title: { text: title, font: { size: 12.5, color: look.muted }, standoff: 8 }, ...more,
 });
 
+const axisName = (letter, i) => `${letter}axis${i ? i + 1 : ""}`;
+
 async function draw(box, traces, layout) {
   await loadPlotly();
   const look = theme();
