@@ -16,11 +16,11 @@ from forgetscope.analysis.anova import Coding
 from forgetscope.analysis.cache import Cache
 from forgetscope.analysis.claims import answers, claim_frames
 from forgetscope.analysis.contrasts import comparisons
-from forgetscope.analysis.figures import earliness, figures, over_time
+from forgetscope.analysis.figures import boxes, earliness, figures, over_time
 from forgetscope.analysis.foresight import calibration, early_warning, flagged
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.measured import partial_sums, read_steps
-from forgetscope.analysis.paper import TABLES
+from forgetscope.analysis.paper import FIGURES, TABLES
 from forgetscope.analysis.pooling import Spreads
 from forgetscope.analysis.reading import reading_lines
 from forgetscope.analysis.samples import Collection, collect
@@ -118,6 +118,7 @@ def analyse(
         more["left_out"] = left_out(collection)
         more["missing"] = missing(collection)
         more["earliness"] = earliness([frame for label, frame in drawn.items() if "across_steps" in label])
+        more["controlled_boxes"] = boxes(drawn[FIGURES[-1]])
         if joint_over_time:
             more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
     return Analysis(opened.path, frames, drawn, more, collection, coding, resamples)

@@ -114,7 +114,10 @@ def _exhibits(analysis: Analysis, explorer: Explorer, policies: Sequence[PolicyC
         if "class_id" in frame:
             pairs = zip(frame["benchmark"].tolist(), frame["class_id"].tolist(), strict=True)
             frame = frame.assign(class_name=[explorer.names.get(pair, f"class {pair[1]}") for pair in pairs])
-        found.append(_exhibit(kind, label, title, text, {"frame": packed_frame(frame), "kind": kind}, len(frame)))
+        data = {"frame": packed_frame(frame), "kind": kind}
+        if kind == "boxes":
+            data["boxes"] = packed_frame(analysis.more["controlled_boxes"])
+        found.append(_exhibit(kind, label, title, text, data, len(frame)))
     return found
 
 

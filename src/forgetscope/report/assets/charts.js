@@ -64,27 +64,32 @@ function courseFigure(rows, width, look, statistic) {
   return [traces, layout];
 }
 
-function boxFigure(rows, width, look) {
+// Boxes and whiskers are the analysis'; each point is a class.
+function boxFigure(rows, width, look, _, summaries) {
   rows = rows.filter((row) => row.rho !== null);
-  const where = (row) => `step ${row.subset}, ${partition(row)}`, parts = distinct(rows.map(where)), steps = distinct(rows.map((row) => row.subset));
-  const total = paper.printing ? width : Math.max(width, 62 * parts.length + 80);
-  const traces = parts.map((part) => {
-    const own = rows.filter((row) => where(row) === part), { colour, symbol } = series(look, steps.indexOf(own[0].subset));
-    return { y: own.map((row) => row.rho), name: part.split(", ").join("<br>"), type: "box", boxpoints: "all", jitter: 0.6, pointpos: 0, line: { color: colour, width: 1.6 }, fillcolor: `${colour}22`,
-      marker: { size: 4, color: colour, symbol, opacity: 0.7 }, text: own.map((row) => plain(row.class_name)), hoveron: "points", hovertemplate: "%{text}<br>rho %{y:.2f}<extra></extra>" };
+  const where = (row) => `step ${row.subset}, ${partition(row)}`, steps = distinct(rows.map((row) => row.subset));
+  const total = paper.printing ? width : Math.max(width, 62 * summaries.length + 80);
+  const traces = summaries.flatMap((box, i) => {
+    const own = rows.filter((row) => where(row) === where(box)), { colour, symbol } = series(look, steps.indexOf(box.subset));
+    const shape = { x: [i], q1: [box.quartile_lo], median: [box.median], q3: [box.quartile_hi], lowerfence: [box.whisker_lo], upperfence: [box.whisker_hi],
+      type: "box", width: 0.6, line: { color: colour, width: 1.6 }, fillcolor: `${colour}22`, hoverinfo: "skip" };
+    const points = { x: own.map((_, k) => i + 0.4 * (((k * 0.618) % 1) - 0.5)), y: own.map((row) => row.rho), type: "scatter", mode: "markers", marker: { size: 4.5, color: colour, symbol, opacity: 0.75 },
+      text: own.map((row) => plain(row.class_name)), hovertemplate: "%{text}<br>rho %{y:.2f}<extra></extra>" };
+    return [shape, points];
   });
-  return [traces, { width: total, height: 420, margin: { l: 56, r: 12, t: 16, b: 80 }, xaxis: axis(look, "", { showgrid: false }), yaxis: axis(look, "Rank correlation of NIC and SIC", { zeroline: true }) }];
+  const ticks = { tickvals: summaries.map((_, i) => i), ticktext: summaries.map((box) => where(box).split(", ").join("<br>")) };
+  return [traces, { width: total, height: 420, margin: { l: 56, r: 12, t: 16, b: 80 }, xaxis: axis(look, "", { ...ticks, showgrid: false, zeroline: false }), yaxis: axis(look, "Rank correlation of NIC and SIC", { zeroline: true }) }];
 }
 
 const FIGURES = { swarm: swarmFigure, course: courseFigure, boxes: boxFigure };
 const STATISTICS = { rho: "alone (rho)", rho_p: "given the other two (rho_p)" };
 
 function drawFigure(box, data, title) {
-  const rows = rowsOf(unpacked(data.frame)), groups = distinct(rows.map(policyOf)), view = { group: groups[0], statistic: "rho" };
+  const rows = rowsOf(unpacked(data.frame)), boxes = data.boxes ? rowsOf(unpacked(data.boxes)) : [], groups = distinct(rows.map(policyOf)), view = { group: groups[0], statistic: "rho" };
   const chart = element("div", { className: "chart", attributes: { role: "img", "aria-label": title } }), scroll = element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, chart);
   const controls = element("div", { className: "controls" });
   const redraw = async () => {
-    const own = rows.filter((row) => policyOf(row) === view.group), [traces, layout] = FIGURES[data.kind](own, paper.printing ? paper.width : scroll.clientWidth, theme(), view.statistic);
+    const own = rows.filter((row) => policyOf(row) === view.group), [traces, layout] = FIGURES[data.kind](own, paper.printing ? paper.width : scroll.clientWidth, theme(), view.statistic, boxes.filter((box) => policyOf(box) === view.group));
     if (!traces.length) return chart.replaceChildren(element("p", { className: "empty", textContent: "Nothing was measured here." }));
     await draw(chart, traces, layout);
   };
