@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from playwright.sync_api import Browser, Page
 
 from forgetscope.analysis.paper import FIGURES, TABLES
 from forgetscope.analysis.results import Analysis, analyse
+from forgetscope.benchmark.plans import benchmark_plan
+from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.report.benchmark_page import render_benchmark
@@ -83,9 +86,18 @@ def test_trajectories_end_in_the_coefficients_and_sources_are_the_largest(analys
 def test_methods_name_data_network_training_exclusions_and_the_commands(page_text: str) -> None:
     for part in ("on glyphs with resnet8", "4 epochs", "batches of 128", "uniform, herding", "Excluded from glyphs, step 2"):
         assert part in page_text
-    assert "forgetscope simulate glyphs.toml --seed 3 --reruns 3 --store results" in page_text
+    assert re.search(r"forgetscope simulate glyphs-\w{8}\.toml --seed 3 --reruns 3 --store results", page_text)
     assert "increments = [0.1, 0.2]" in page_text
     assert "Experiments share sequences and seeds" in page_text
+
+
+def test_a_plan_that_was_only_estimated_is_no_part_of_how_to_reproduce_a_store(analysis: Analysis) -> None:
+    store = Store(analysis.store)
+    before = len(provenance_of(analysis).plans)
+    other = benchmark_plan(BenchmarkSpec.load("glyphs", SHAPE | {"seed": 99}))
+    record_plan(store, other)
+    assert len(provenance_of(analysis).plans) == before
+    shutil.rmtree(store.path / "plans" / other.id)
 
 
 def test_a_simulated_store_says_so_before_anything_else(page_text: str) -> None:

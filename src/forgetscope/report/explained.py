@@ -34,7 +34,7 @@ TABLES = {
 }
 _DATA = {"cifar": "CIFAR-100", "cifar100": "CIFAR-100", "tinyin": "Tiny-ImageNet", "tinyimagenet": "Tiny-ImageNet"}
 _SWARM = "Each point is a past class, each column one experiment, drawn at random; the taller a column, the more uneven."
-_COURSE = "Rank correlation with forgetting from the first measurements only: flat early means known early. Bands: 95 %."
+_COURSE = "Rank correlation with forgetting from the first measurements only: flat early means known early. Bands: 95\u202f%."
 
 
 def figure_title(label: str) -> str:

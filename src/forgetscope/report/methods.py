@@ -133,13 +133,14 @@ def _augmentation(options: Mapping[str, Any]) -> str:
 
 def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Recipe | None:
     if plan["kind"] == "compare":
-        file = (f"{plan['name']}.toml", str(plan["run"]))
+        file = (f"{plan['id']}.toml", str(plan["run"]))
         chosen = f"--policies {shlex.quote(','.join(plan['policies']))} --pairs {plan['pairs']}"
         return Recipe(f"forgetscope compare {file[0]} {chosen} --store results", file)
     text = str(plan["benchmark"])
     spec = BenchmarkSpec(**tomllib.loads(text))
     preset = spec.name in presets() and BenchmarkSpec.load(spec.name) == spec
-    source, needed = (spec.name, None) if preset else (f"{spec.name}.toml", (f"{spec.name}.toml", text))
+    name = f"{plan['id']}.toml"
+    source, needed = (spec.name, None) if preset else (name, (name, text))
     simulated, controlled = plan.get("simulated"), plan["kind"] == "controlled"
     if simulated and controlled:
         return None  # the command of its benchmark makes it too

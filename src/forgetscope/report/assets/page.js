@@ -12,6 +12,7 @@ async function showExhibit(article) {
   const data = (await pack("exhibits"))[article.dataset.exhibit], box = article.querySelector(".body"), title = article.querySelector("h3").firstChild.textContent.trim();
   await (data.kind ? drawFigure : drawTable)(box, data, title);
   box.removeAttribute("aria-busy");
+  box.style.minHeight = ""; // it kept the place, so that links lead where they say
 }
 
 function start(panel) {
