@@ -5,7 +5,8 @@ const byId = (id) => document.getElementById(id);
 // ---- Data: compressed in the page, inflated when first asked for
 
 async function inflate(id) {
-  const bytes = Uint8Array.from(atob(byId(id).textContent), (letter) => letter.charCodeAt(0));
+  const letters = atob(byId(id).textContent), bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i); // Uint8Array.from takes thirty times as long
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 

@@ -121,3 +121,4 @@ addEventListener("keydown", (event) => {
 byId("print").onclick = printAll;
 start(panels[0]);
 follow();
+setTimeout(loadPlotly, 1500); // while the headline is read, so that the first chart need not wait for it
