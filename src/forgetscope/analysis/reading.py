@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -16,22 +17,40 @@ if TYPE_CHECKING:
 NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
+@dataclass(frozen=True)
+class Passage:
+    """What is said about one subject: paragraphs of sentences. A title alone says it all."""
+
+    title: str
+    paragraphs: tuple[tuple[str, ...], ...] = ()
+
+
+def passages(analysis: Analysis) -> list[Passage]:
+    """What predicts, how well, from how early on, how sure; then the paper's claims, and what is missing."""
+    return [*_samples(analysis), *_claims(analysis), *_missing(analysis)]
+
+
 def reading_lines(analysis: Analysis) -> list[str]:
-    """What predicts, how well, from how early on, how sure; then what is missing."""
+    """The same for a terminal."""
     lines = []
+    for passage in passages(analysis):
+        lines.append(passage.title)
+        for first, *others in passage.paragraphs:
+            lines += [f"  {first}", *(f"    {sentence}" for sentence in others)]
+    return lines
+
+
+def _samples(analysis: Analysis) -> Iterator[Passage]:
     for sample in analysis.collection.samples:
         name = sample.benchmark + ("" if sample.policy == "uniform" else f", {sample.policy}")
         made = " (simulated: nothing was trained)" if sample.simulated else ""
         steps = [f"{int((sample.number == n).sum())} {_nth(n)} steps" for n in sample.numbers]
-        lines.append(f"{name}{made}: {', '.join(steps)}")
+        paragraphs = []
         for number in sample.numbers:
             said = list(_sentences(analysis, {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number)}))
             if said:
-                lines.append(f"  {_nth(number).capitalize()} steps: {said[0]}")
-                lines += [f"    {sentence}" for sentence in said[1:]]
-    lines += _claims(analysis)
-    lines += _missing(analysis)
-    return lines
+                paragraphs.append((f"{_nth(number).capitalize()} steps: {said[0]}", *said[1:]))
+        yield Passage(f"{name}{made}: {', '.join(steps)}", tuple(paragraphs))
 
 
 def _sentences(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
@@ -80,19 +99,20 @@ def _warning(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
         yield f"The most forgotten quarter of an unseen step is found after a share of training of {'; '.join(told)}."
 
 
-def _claims(analysis: Analysis) -> list[str]:
+def _claims(analysis: Analysis) -> Iterator[Passage]:
     frame = analysis.more.get("claims")
     if frame is None or frame.empty:
-        return []
+        return
     counts = frame["verdict"].value_counts()
     told = ", ".join(f"{int(counts.get(word, 0))} {word}" for word in ("confirmed", "contested", "undecided"))
-    contested = frame[frame["verdict"] == "contested"]["sentence"].tolist()
-    return [f"The paper's claims, each where it can be asked: {told} (more/claims.csv)."] + [f"  {text}" for text in contested]
+    contested = tuple((text,) for text in frame[frame["verdict"] == "contested"]["sentence"].tolist())
+    yield Passage(f"The paper's claims, each where it can be asked: {told} (all are listed under claims).", contested)
 
 
-def _missing(analysis: Analysis) -> list[str]:
+def _missing(analysis: Analysis) -> Iterator[Passage]:
     frame = analysis.more.get("missing")
-    return [] if frame is None else [f"Missing: {text}" for text in frame["what"].tolist()]
+    if frame is not None:
+        yield from (Passage(f"Missing: {text}") for text in frame["what"].tolist())
 
 
 def _rows(frame: pd.DataFrame | None, where: dict[str, str]) -> dict[tuple[str, str], dict[str, Any]]:

@@ -13,7 +13,18 @@ from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.console import echo, guarded, print_json, print_view
-from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
+from forgetscope.cli.lemma import lemma
+from forgetscope.cli.options import (
+    DEFAULT_STORE,
+    DeviceOption,
+    JsonOption,
+    SetOption,
+    StoreArgument,
+    StoreOption,
+    ThreadsOption,
+    overrides,
+)
+from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
 from forgetscope.cli.simulate import simulate
 from forgetscope.errors import Interrupted, SpecError
 
@@ -37,9 +48,6 @@ app.add_typer(data.app, name="data")
 app.add_typer(housekeeping.app, name="store")
 
 IdOption = Annotated[str | None, typer.Option("--id", help="The experiment whose id begins so. Default: the latest.")]
-ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads. Default: all cores; all but one if OpenMP threads are told to spin.")
-]
 
 
 def _show_version(requested: bool) -> None:
@@ -146,19 +154,31 @@ def show(
         print_view(terminal.comparison_view(policies), whole=True)
 
 
-@app.command(epilog="Example: forgetscope report results -o report.html")
+@app.command(epilog="Examples: forgetscope report results -o report.html; forgetscope report results --format pdf")
 @guarded
 def report(
     store: StoreArgument = DEFAULT_STORE,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="What to write. Default: report.html or .pdf, report-latex, report-png.", show_default=False
+        ),
+    ] = None,
     experiment: Annotated[
         str | None, typer.Option("--experiment", "--id", metavar="ID", help="Only the experiment whose id begins so.")
     ] = None,
+    format: FormatOption = "html",
+    width: WidthOption = None,
 ) -> None:
-    """Write a page that shows what was found: one HTML file that needs no network.
+    """Write a page that shows what was found, one HTML file that needs no network; or all results of the store, for a paper.
 
     A store with several experiments gets the page of a benchmark: headline, all tables and figures, an explorer, methods.
     A store with one experiment, or --experiment, gets that experiment's own page."""
+    if format != "html":
+        write_for_paper(store, output, format, width, experiment)
+        return
+    if width is not None:
+        raise SpecError("A page has the width of its window: --width is for latex and png.")
     import forgetscope
     from forgetscope.analysis.experiments import open_experiment
     from forgetscope.cli.progress import counting
@@ -167,7 +187,7 @@ def report(
     alone = experiment is not None or len(Store.existing(store).experiments()) < 2
     with counting(PATIENCE) as progress:
         shown = open_experiment(store, experiment) if alone else forgetscope.analyse(store, progress=progress)
-        page = forgetscope.write_report(shown, output, progress=progress)
+        page = forgetscope.write_report(shown, output or Path("report.html"), progress=progress)
     echo(f"The page: {page.resolve()}")
 
 
@@ -186,6 +206,7 @@ def config(
 
 
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)
+app.command(epilog="Example: forgetscope lemma --data cifar100 --seed 1 -o lemma")(lemma)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
