@@ -44,7 +44,8 @@ function courseFigure(rows, width, look, statistic) {
   rows = rows.filter((row) => row.statistic === statistic && ["SIC", "CIC", "NIC", "ALL-NIC"].includes(row.quantity) && row.mean !== null);
   const subsets = distinct(rows.map((row) => row.subset)), quantities = distinct(rows.map((row) => row.quantity));
   const stacked = width < 700, traces = [], n = subsets.length, gap = stacked ? 0.09 : 0.05;
-  const layout = { width, height: stacked ? 70 + 290 * n : 400, showlegend: true, margin: { l: 56, r: 12, t: 56, b: 48 }, annotations: [] };
+  const layout = { width, height: stacked ? 70 + 290 * n : 400, showlegend: true, margin: { l: 56, r: 12, t: 70, b: 48 }, annotations: [],
+    legend: { orientation: "h", y: 1, yref: "container", yanchor: "top", x: 0, font: { color: look.ink } } };
   subsets.forEach((subset, s) => {
     const domain = [s / n + (s ? gap / 2 : 0), (s + 1) / n - (s < n - 1 ? gap / 2 : 0)];
     const [across, up] = stacked ? [[0, 1], [1 - domain[1], 1 - domain[0]]] : [domain, [0, 1]];
@@ -56,7 +57,7 @@ function courseFigure(rows, width, look, statistic) {
       const own = rows.filter((row) => row.subset === subset && row.quantity === quantity), { colour, dash } = series(look, q);
       const shares = own.map((row) => row.share), bounded = own.filter((row) => row.mean_lo !== null);
       traces.push({ x: [...bounded.map((row) => row.share), ...bounded.map((row) => row.share).reverse()], y: [...bounded.map((row) => row.mean_hi), ...bounded.map((row) => row.mean_lo).reverse()],
-        type: "scatter", mode: "lines", fill: "toself", fillcolor: `${colour}33`, line: { width: 0 }, hoverinfo: "skip", showlegend: false, xaxis: x, yaxis: y });
+        type: "scatter", mode: "lines", fill: "toself", fillcolor: `${colour}26`, line: { width: 0 }, hoverinfo: "skip", showlegend: false, xaxis: x, yaxis: y });
       traces.push({ x: shares, y: own.map((row) => row.mean), type: "scatter", mode: "lines", name: quantity, legendgroup: quantity, showlegend: s === 0, line: { color: colour, dash, width: 2.2 },
         xaxis: x, yaxis: y, hovertemplate: `${quantity} %{y:.2f} after %{x:.0%}<extra></extra>` });
     });
