@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forgetscope.analysis.cache import Arrays, Cache, content_of
-from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate, sd_estimates
+from forgetscope.analysis.statistics import Estimate, correlation_estimate, fisher_z, in_rho, mean_estimate, sd_estimates
 
 Values = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def spread_of(known: Values) -> float:
 
 def means_along(correlations: Values, ranked: NDArray[np.int64]) -> dict[str, Values]:
     """Of correlations [S, columns]: each column's mean with interval, standard deviation and number."""
-    found = [correlation_estimate(column, ranked.tolist()) for column in correlations.T]
+    found = [in_rho(mean_estimate(column)) for column in fisher_z(correlations, ranked[:, None]).T]
     spreads = [spread_of(column[~np.isnan(column)]) for column in correlations.T]
     return {
         "mean": np.array([e.value for e in found]),

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.associations import ASSOCIATIONS, VARIABLES
+from forgetscope.analysis.associations import ASSOCIATIONS, VARIABLES, over_reruns
 from forgetscope.analysis.measured import MeasuredStep, ReadSteps, StepFacts
-from forgetscope.analysis.ranks import spearman
 from forgetscope.benchmark.records import recorded_plans
 from forgetscope.data.library import data_facts
 from forgetscope.errors import ForgetscopeError
@@ -168,8 +167,8 @@ class RerunSet:
         """[P] each: the rank correlation of NIC and SIC of a past class over the runs, and in how many of them it has both."""
         if not self.runs:
             return np.empty(0), np.empty(0, np.int64)
-        values = np.stack([run.measures[[SIC, NIC]] for run in self.runs], axis=-1)  # one parent, so the same past classes
-        return spearman(values[0], values[1]), np.isfinite(values).all(axis=0).sum(axis=1)
+        nic, sic = (np.stack([run.measures[i] for run in self.runs]) for i in (NIC, SIC))  # one parent: the same past classes
+        return over_reruns(nic, sic)
 
 
 @dataclass(frozen=True)

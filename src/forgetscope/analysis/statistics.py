@@ -115,7 +115,7 @@ def needed_samples(values: ArrayLike, half_width: float) -> int | None:
     sd = float(known.std(ddof=1))
 
     def reach(n: int) -> float:
-        return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * sd / math.sqrt(n)
+        return _quantile(n - 1) * sd / math.sqrt(n)
 
     enough = 2
     while reach(enough) > half_width:

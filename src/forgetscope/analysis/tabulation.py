@@ -139,7 +139,8 @@ def tidy(label: str, rows: Iterable[Row]) -> pd.DataFrame:
 
 def records(frame: pd.DataFrame) -> list[Row]:
     """Its rows, by column."""
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    columns = [frame[name].tolist() for name in frame.columns]  # many times faster than pandas' own for a few rows
+    return [dict(zip(map(str, frame.columns), row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def matching(frame: pd.DataFrame, **keys: object) -> pd.DataFrame:
