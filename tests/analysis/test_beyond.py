@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from forgetscope.analysis.claims import above, below, near
 from forgetscope.analysis.contrasts import neighbours
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.analysis.statistics import Estimate
 from forgetscope.analysis.tabulation import matching
+from forgetscope.analysis.verdicts import above, below, near
 from forgetscope.benchmark.simulation import Simulation, simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.truth import Truth

@@ -78,34 +78,47 @@ def _sizes(sample: Sample, cell: Cell) -> Iterator[Row]:
 def _missing(collection: Collection) -> Iterator[str]:
     if collection.damaged:
         ids = ", ".join(id[:8] for id in collection.damaged[:3])
-        yield f"{len(collection.damaged)} damaged steps ({ids}) are left out; `forgetscope store verify` names their files."
+        yield f"damaged steps, left out: {len(collection.damaged)} ({ids}); `forgetscope store verify` names their files."
     if not any(sample.steps for sample in collection.samples):
         yield "no finished step has past classes, so nothing can be forgotten; an experiment needs at least two steps."
         return
+    lacking: dict[str, list[str]] = {}  # what -> the samples that lack it
     for sample in collection.samples:
-        yield from _missing_in(sample)
+        for text in _missing_in(sample):
+            lacking.setdefault(text, []).append(sample.title)
+    for text, titles in lacking.items():
+        yield f"{titles[0] if len(titles) == 1 else f'{titles[0]} and {len(titles) - 1} others'}{text}"
     if not collection.reruns:
         yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
 
 
 def _missing_in(sample: Sample) -> Iterator[str]:
-    name = sample.benchmark + ("" if sample.policy == "uniform" else f", {sample.policy}")
+    """Each to be read after the sample's name."""
     if sample.numbers == [2]:
-        yield f"{name}: no third steps, so nothing can be said about how things go on."
+        cells = len(sample.partitions(2))
+        yield (
+            ": no third steps, so nothing can be said about how things go on; "
+            f"{FEWEST * cells} experiments of three steps would do, {FEWEST} per partition."
+        )
     for number in sample.numbers:
         counts = {cell: int(sample.mask(cell).sum()) for cell in sample.partitions(number)}
         short = {cell: FEWEST - n for cell, n in counts.items() if n < FEWEST}
         if short:
             more = sum(short.values())
             yield (
-                f"{name}, step {number}: the joint model needs {FEWEST} steps in a partition; {len(short)} of {len(counts)} "
+                f", step {number}: the joint model needs {FEWEST} steps in a partition; {len(short)} of {len(counts)} "
                 f"partitions have fewer, {more} more experiments would do."
             )
         if len(sample.increments(number)) < 2 or len(sample.retentions(number)) < 2:
-            yield f"{name}, step {number}: the effects of retention and increment need at least two levels of each."
+            levels = max(2, len(sample.increments(number))) * max(2, len(sample.retentions(number)))
+            lacking = 2 * levels - sum(min(2, n) for n in counts.values())
+            yield (
+                f", step {number}: the effects of retention and increment need two levels of each and two steps in every "
+                f"partition, {lacking} more experiments would do."
+            )
         elif min(counts.values()) < 2:
             lacking = sum(max(0, 2 - n) for n in counts.values())
-            yield f"{name}, step {number}: an ANOVA needs two steps in every partition, {lacking} more experiments would do."
+            yield f", step {number}: an ANOVA needs two steps in every partition, {lacking} more experiments would do."
         mask = sample.mask(Subset(number))
         if len(sample.steps) and not np.isfinite(sample.values["SIC", "rho"][mask]).any():
-            yield f"{name}, step {number}: no ranking: steps have fewer than three past classes, or nothing was measured."
+            yield f", step {number}: no ranking: steps have fewer than three past classes, or nothing was measured."

@@ -40,12 +40,13 @@ def bca(
     seed: int = 0,
     indices: ArrayLike | None = None,
     threads: int | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> Array:
     """[..., 2]: low and high ends for the means or population standard deviations (ddof 0) of samples [..., n].
 
     NaN, as in scipy and without a warning, where a sample is constant, has fewer than two values (for a standard deviation:
     three) or holds NaN. Equal seeds give equal resamples, whatever the number of threads; all samples of a size share them.
-    indices: [resamples, n], resamples that were drawn elsewhere."""
+    indices: [resamples, n], resamples that were drawn elsewhere. tick: called about as often as `ticks` says."""
     values = np.asarray(samples, np.float64)
     n = values.shape[-1]
     flat = values.reshape(math.prod(values.shape[:-1]), n)
@@ -65,7 +66,7 @@ def bca(
         with ThreadPoolExecutor(threads or available_cores()) as pool, threadpool_limits(1, user_api="blas"):
             for start in range(0, len(known), size):
                 part = standard[start : start + size]
-                distribution = _distribution(part, statistic, count, seed, drawn, pool)
+                distribution = _distribution(part, statistic, count, seed, drawn, pool, tick)
                 value = np.zeros(len(part)) if statistic == "mean" else np.ones(len(part))
                 left_out = _jackknife(part, statistic)
                 found = pool.map(_ends, distribution, value, left_out, itertools.repeat(confidence))
@@ -74,6 +75,11 @@ def bca(
                 ends[chosen] = np.array(list(found)) * scale[chosen, None] + shift[:, None]
                 del distribution, found  # before the next takes as much again
     return ends.reshape(*values.shape[:-1], 2)
+
+
+def ticks(samples: int, n: int, resamples: int) -> int:
+    """How much work `bca` has with so many samples of n values, in calls of its `tick`."""
+    return -(-samples // max(1, BLOCK // resamples)) * _chunks(n, resamples)
 
 
 def cluster_bca(
@@ -132,7 +138,13 @@ def cluster_mean_bca(
 
 
 def _distribution(
-    standard: Array, statistic: Statistic, resamples: int, seed: int, drawn: NDArray[np.int64] | None, pool: ThreadPoolExecutor
+    standard: Array,
+    statistic: Statistic,
+    resamples: int,
+    seed: int,
+    drawn: NDArray[np.int64] | None,
+    pool: ThreadPoolExecutor,
+    tick: Callable[[], None],
 ) -> Array:
     """[samples, resamples]."""
     samples, n = standard.shape
@@ -150,7 +162,8 @@ def _distribution(
             np.subtract(sums[samples:], own, out=own)
             np.sqrt(np.maximum(own, 0, out=own), out=own)
 
-    list(pool.map(fill, range(_chunks(n, resamples))))
+    for _ in pool.map(fill, range(_chunks(n, resamples))):
+        tick()
     return out
 
 

@@ -14,10 +14,12 @@ from forgetscope.analysis.mixed import fit, leave_one_out, moments
 from forgetscope.analysis.paper import MODEL, THREE
 from forgetscope.analysis.ranks import spearman
 from forgetscope.analysis.samples import Cell, Sample
+from forgetscope.analysis.statistics import Estimate
 
 Values = NDArray[np.float64]
 
 PROBES = 32  # fitted at a time
+WALD = 1.959964  # standard errors to either side of a 95 % interval
 FEWEST = 3  # steps of a partition: with one left out, two are the least that show a variance between steps
 
 
@@ -43,11 +45,14 @@ class JointModels:
             self._add(sample, cell)
             self.progress("partitions fitted", done, len(cells))
 
-    def weights(self, sample: Sample, cell: Cell) -> tuple[dict[str, float], int]:
-        """Standardised fixed effects in a partition, and the number of steps behind them."""
+    def weights(self, sample: Sample, cell: Cell) -> dict[str, Estimate]:
+        """Standardised fixed effects in a partition with Wald intervals; n counts its steps. Empty where there are too few."""
         steps = _steps(sample, cell)
         found = self._fitted(steps)
-        return {} if found is None else dict(zip(THREE, found["weights"].tolist(), strict=True)), len(steps)
+        if found is None:
+            return {}
+        numbers = zip(THREE, found["weights"].tolist(), found["weight errors"].tolist(), strict=True)
+        return {name: Estimate(w, w - WALD * error, w + WALD * error, len(steps)) for name, w, error in numbers}
 
     def course(self, sample: Sample, cell: Cell, read: Callable[[str], Values]) -> tuple[Values, Values] | None:
         """[probes, groups] each: rank correlation and mean absolute error of held-out steps, from the first probes only.
@@ -97,7 +102,10 @@ def _fit(x: Values, y: Values) -> Arrays:
     """The last share is all of training; the others are only predicted from."""
     predictions = leave_one_out(x, y).predictions
     alone = leave_one_out(x[-1, :, :, :1], y).predictions
-    found: Arrays = {"predictions": predictions, "weights": fit(moments(x[-1], y)).standardised}
+    whole = fit(moments(x[-1], y))
+    scale = whole.standardised / np.where(whole.fixed[1:] == 0, np.nan, whole.fixed[1:])
+    errors = np.abs(scale) * np.sqrt(np.diagonal(whole.fixed_covariance)[1:])
+    found: Arrays = {"predictions": predictions, "weights": whole.standardised, "weight errors": errors}
     for name, predicted in ((MODEL, predictions[-1]), ("SIC_model", alone)):
         found[f"{name} rho"] = spearman(predicted, y)
         found[f"{name} mae"] = _mean_absolute(predicted - y)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +47,16 @@ class Spreads:
 
     cache: Cache
     resamples: int
+    progress: Callable[[str, int, int], None]
 
     def intervals(self, samples: Sequence[Values]) -> list[Estimate]:
         """Of standard deviations (ddof 0). Equal samples have equal intervals, whatever else is asked for."""
         contents = [content_of(values, self.resamples) for values in samples]
         missing = {c: values for c, values in zip(contents, samples, strict=True) if not self.cache.has("spread", c)}
-        made = dict(zip(missing, sd_estimates(list(missing.values()), resamples=self.resamples), strict=True))
+        progress = partial(self.progress, "blocks of resamples")
+        made = dict(
+            zip(missing, sd_estimates(list(missing.values()), resamples=self.resamples, progress=progress), strict=True)
+        )
         return [self._interval(content, len(values), made) for content, values in zip(contents, samples, strict=True)]
 
     def _interval(self, content: str, n: int, made: Mapping[str, Estimate]) -> Estimate:

@@ -20,10 +20,9 @@ def reading_lines(analysis: Analysis) -> list[str]:
     """What predicts, how well, from how early on, how sure; then what is missing."""
     lines = []
     for sample in analysis.collection.samples:
-        name = sample.benchmark + ("" if sample.policy == "uniform" else f", {sample.policy}")
         made = " (simulated: nothing was trained)" if sample.simulated else ""
-        steps = [f"{int((sample.number == n).sum())} {_nth(n)} steps" for n in sample.numbers]
-        lines.append(f"{name}{made}: {', '.join(steps)}")
+        steps = [_counted(int((sample.number == n).sum()), f"{_nth(n)} step") for n in sample.numbers]
+        lines.append(f"{sample.title}{made}: {', '.join(steps)}")
         for number in sample.numbers:
             said = list(_sentences(analysis, {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number)}))
             if said:
@@ -45,7 +44,8 @@ def _sentences(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
     if known:
         order = sorted(known, key=lambda name: -known[name]["mean"])
         told = ", ".join(f"{name} {_estimate(known[name])}" for name in order)
-        yield f"{told} rank the classes by forgetting (mean rho, 95 % interval)."
+        sure = "" if math.isnan(known[order[0]]["mean_lo"]) else ", 95 % interval"
+        yield f"{told} rank the classes by forgetting (mean rho{sure})."
         given = {name: found[name, "rho_p"] for name in order}
         if not all(math.isnan(row["mean"]) for row in given.values()):
             yield f"Given the other two: {', '.join(f'{name} {_estimate(row)}' for name, row in given.items())}."
@@ -86,8 +86,17 @@ def _claims(analysis: Analysis) -> list[str]:
         return []
     counts = frame["verdict"].value_counts()
     told = ", ".join(f"{int(counts.get(word, 0))} {word}" for word in ("confirmed", "contested", "undecided"))
-    contested = frame[frame["verdict"] == "contested"]["sentence"].tolist()
-    return [f"The paper's claims, each where it can be asked: {told} (more/claims.csv)."] + [f"  {text}" for text in contested]
+    detail = matching(analysis.more["claims_in_detail"], verdict="contested")
+    contested = {str(claim): records(rows) for claim, rows in detail.groupby("claim", sort=False)}
+    lines = [f"The paper's claims, each where it can be asked: {told} (more/claims.csv)."]
+    lines.append("  Each is judged by its own 95 % interval; with so many, some come out wrong by chance.")
+    return lines + [f"  Contested: {claim} ({'; '.join(map(_place, rows))})." for claim, rows in contested.items()]
+
+
+def _place(row: dict[str, Any]) -> str:
+    policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
+    interval = "" if math.isnan(row["low"]) else f" ({row['low']:.2f} to {row['high']:.2f})"
+    return f"{row['benchmark']}{policy} step {row['subset']}: {row['what']} {row['value']:.2f}{interval}"
 
 
 def _missing(analysis: Analysis) -> list[str]:
@@ -105,6 +114,10 @@ def _rows(frame: pd.DataFrame | None, where: dict[str, str]) -> dict[tuple[str, 
 def _estimate(row: dict[str, Any]) -> str:
     interval = "" if math.isnan(row["mean_lo"]) else f" ({row['mean_lo']:.2f} to {row['mean_hi']:.2f})"
     return f"{row['mean']:.2f}{interval}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _nth(number: int) -> str:

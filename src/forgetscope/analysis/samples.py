@@ -83,6 +83,11 @@ class Sample:
         self.values |= {("FG-R", "value"): severity[:, 0], ("FG-HG", "value"): severity[:, 1]}
         self.values |= {(a.quantity, a.statistic): table[:, i] for i, a in enumerate(ASSOCIATIONS)}
 
+    @property
+    def title(self) -> str:
+        """The benchmark, and the policy where it is not the paper's."""
+        return self.benchmark if self.policy == "uniform" else f"{self.benchmark}, {self.policy}"
+
     @cached_property
     def number(self) -> NDArray[np.int64]:
         return np.array([step.facts.step for step in self.steps], np.int64)
