@@ -60,12 +60,13 @@ def within_steps(sample: Sample, subset: Subset, name: Name, against: Name) -> E
 
 def steadiness(sample: Sample, subset: Subset, name: Name, against: Name) -> Estimate:
     """By how much less the first varies from step to step: the mean difference of absolute deviations from the median, which
-    the test of Brown and Forsythe (1974) compares, here in pairs. Correlations as they are."""
+    the test of Brown and Forsythe (1974) compares, here in pairs. Correlations as they are. Unknown below three steps."""
     mask = sample.mask(subset)
-    own, other = (
-        np.abs(values - np.nanmedian(values)) if np.isfinite(values).any() else values
-        for values in (sample.values[name][mask], sample.values[against][mask])
-    )
+    both = np.stack([sample.values[name][mask], sample.values[against][mask]])
+    both = both[:, np.isfinite(both).all(axis=0)]
+    if both.shape[1] < 3:
+        return Estimate(np.nan, np.nan, np.nan, both.shape[1])
+    own, other = np.abs(both - np.median(both, axis=1, keepdims=True))
     return paired(other, own).estimate
 
 
