@@ -19,6 +19,7 @@ from forgetscope.analysis.claims import _more_explained
 from forgetscope.analysis.contrasts import between_levels, neighbours, steadiness
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.mixed import fit, moments
+from forgetscope.analysis.pooling import mean_of
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.analysis.samples import Sample, Subset
 from forgetscope.analysis.statistics import Estimate
@@ -234,3 +235,33 @@ def test_a_known_truth_is_recovered(tmp_path: Path) -> None:
     assert weights == pytest.approx(truth.effects / scale, abs=0.04)
     rerun = told.tables["controlled_experiments"]["mean"]
     assert rerun.mean() == pytest.approx(truth.rerun_sic_nic, abs=0.08)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_about_as_often_as_they_say(tmp_path: Path) -> None:
+    """Two hundred steps of one partition as twenty samples of ten: 60 intervals of each kind, of which 95 % should hold it."""
+    truth = Truth(slope_sd=0.05, intercept_sd=0.1)
+    options = {"experiments": 200, "epochs": 2, "increments": [0.2], "retentions": [0.2], "steps": 2}
+    simulate(BenchmarkSpec.load("tiny-imagenet", options), Store(tmp_path), truth=truth, reruns=0)
+    sample = analyse(tmp_path, tables=["spearman_SIC"], resamples=100, cached=False).collection.samples[0]
+    expected = truth.expected_correlations()
+    variance = truth.effects @ truth.correlation @ truth.effects + 3 * truth.slope_sd**2 + truth.noise**2
+    weights = truth.effects / math.sqrt(variance + truth.intercept_sd**2)
+    correlations, effects = list[bool](), list[bool]()
+    for start in range(0, 200, 10):
+        chosen = np.arange(start, start + 10)
+        part = replace_steps(sample, chosen)
+        found = JointModels(Cache(None), lambda what, done, total: None).weights(part, part.partitions(2)[0])
+        for name, weight in zip(("SIC", "CIC", "NIC"), weights, strict=True):
+            of_ranks = 6 / math.pi * math.asin(expected[name.lower()] / 2)  # Spearman's of two normal variables
+            estimate = mean_of("rho", part.values[name, "rho"], part.ranked)
+            correlations.append(estimate.low < of_ranks < estimate.high)
+            effects.append(found[name].low < weight < found[name].high)
+    assert len(correlations) == len(effects) == 60
+    assert np.mean(correlations) > 0.85
+    assert np.mean(effects) > 0.85
+
+
+def replace_steps(sample: Sample, chosen: NDArray[np.int64]) -> Sample:
+    lists = {name: [getattr(sample, name)[i] for i in chosen] for name in ("steps", "increment", "retention", "root")}
+    return replace(sample, **lists, values={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,7 @@ from forgetscope.analysis.paper import MODEL, THREE
 from forgetscope.analysis.ranks import spearman
 from forgetscope.analysis.samples import Cell, Sample
 from forgetscope.analysis.statistics import Estimate
+from forgetscope.threads import available_cores
 
 Values = NDArray[np.float64]
 
@@ -41,9 +43,12 @@ class JointModels:
                 for statistic in ("rho", "mae"):
                     sample.values[name, statistic] = np.full(len(sample.steps), np.nan)
             self.held_out[sample.benchmark, sample.policy] = [np.full((0, len(s.ranked)), np.nan) for s in sample.steps]
-        for done, (sample, cell) in enumerate(cells, start=1):
-            self._add(sample, cell)
-            self.progress("partitions fitted", done, len(cells))
+        with ThreadPoolExecutor(available_cores()) as pool:  # partitions with many steps are long stretches without the lock
+            fits = pool.map(lambda place: self._fitted(_steps(*place)), cells)
+            for done, ((sample, cell), found) in enumerate(zip(cells, fits, strict=True), start=1):
+                if found is not None:
+                    self._add(sample, cell, found)
+                self.progress("partitions fitted", done, len(cells))
 
     def weights(self, sample: Sample, cell: Cell) -> dict[str, Estimate]:
         """Standardised fixed effects in a partition with Wald intervals; n counts its steps. Empty where there are too few."""
@@ -65,11 +70,8 @@ class JointModels:
         found = self.cache.get("joint-course", content, lambda: _fit_course(steps, read))
         return found["rho"].astype(np.float64), found["mae"].astype(np.float64)
 
-    def _add(self, sample: Sample, cell: Cell) -> None:
-        steps, positions = _steps(sample, cell), np.flatnonzero(sample.mask(cell))
-        found = self._fitted(steps)
-        if found is None:
-            return
+    def _add(self, sample: Sample, cell: Cell, found: Arrays) -> None:
+        positions = np.flatnonzero(sample.mask(cell))
         for name in (MODEL, "SIC_model"):
             for statistic in ("rho", "mae"):
                 sample.values[name, statistic][positions] = found[f"{name} {statistic}"]
