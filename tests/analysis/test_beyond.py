@@ -145,6 +145,15 @@ def test_diverged_steps_are_counted_and_in_no_mean(tmp_path: Path, monkeypatch: 
     assert (row["n"], row["diverged"]) == (15, 1)
     grid = matching(told.tables["spearman_SIC"], subset="3", statistic="rho")
     assert grid[(grid["rehearsal_pct"] != "pooled") & (grid["class_pct"] != "pooled")]["diverged"].sum() == 1
+    for frame in (*told.figures.values(), *told.more.values()):
+        if {"subset", "diverged"} <= set(frame.columns):
+            whole = frame[
+                frame["subset"].isin(("2", "3")) & (frame["rehearsal_pct"] == "" if "rehearsal_pct" in frame else True)
+            ]
+            assert (whole["diverged"] == (whole["subset"] == "3")).all()
+    assert {"diverged"} <= set(told.figures["fig:SIC_CIC_NIC_across_steps_glyphs"].columns)
+    assert set(matching(told.more["comparisons"], subset="3 against 2")["diverged"]) == {1}
+    assert "Left out of glyphs, step 3: 1 diverged step." in told.reading
 
 
 def at(sample: Sample, root: str, retention: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ SIZES = (
     *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "quantity", "statistic", "n", "half_width"),
     *("scale", "wanted_half_width", "needed_n", "simulated"),
 )
+COUNTED = ("diverged", "undefined", "unmeasured")
 LEFT_OUT = ("benchmark", "policy", "subset", "steps", *Omitted.__dataclass_fields__, "probes", "simulated")
 
 
@@ -51,6 +53,42 @@ def left_out(collection: Collection) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows, columns=list(LEFT_OUT))
+
+
+def counted(frame: pd.DataFrame, collection: Collection) -> pd.DataFrame:
+    """A frame about steps with, in every row, how many steps diverged and how many past classes were left out where it is from.
+
+    Steps without a value are the difference between the steps of that place, as in `left_out`, and n."""
+    if not {"benchmark", "policy", "subset"} <= set(frame.columns):
+        return frame
+    samples = {(sample.benchmark, sample.policy): sample for sample in collection.samples}
+
+    @cache
+    def count(benchmark: str, policy: str, subset: str, retention: str, increment: str, against: str) -> list[int]:
+        own = samples[benchmark, policy]
+        other = samples.get((against, policy), own)  # of another data set
+        sides = [own] if other is own else [own, other]
+        parts = [side.omitted(part, 0) for side in sides for part in _parts(subset, retention, increment)]
+        return [sum(getattr(part, name) for part in parts) for name in COUNTED]
+
+    keys = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "against")
+    columns = [frame[key].tolist() if key in frame else [""] * len(frame) for key in keys]
+    counts = [count(*row) for row in zip(*columns, strict=True)]
+    return pd.concat([frame, pd.DataFrame(counts, columns=list(COUNTED), index=frame.index, dtype="int64")], axis=1)
+
+
+def _parts(subset: str, retention: str, increment: str) -> list[Subset | Cell]:
+    """What a row's labels name: one subset or partition, or two with `against` between them."""
+    if "(" in subset:  # a partition in words
+        step, _, rest = subset.partition(" (")
+        retention, increment = (level.removesuffix(" %") for level in rest.removesuffix(")").split(", "))
+        return [Cell(int(step), retention, increment)]
+    if " against " in retention:
+        return [Cell(int(subset), level, increment) for level in retention.split(" against ")]
+    if retention:
+        return [Cell(int(subset), retention, increment)]
+    labels = [label.split("_") for label in subset.split(" against ")]
+    return [Subset(int(step), tuple(increments)) for step, *increments in labels]
 
 
 def missing(collection: Collection) -> pd.DataFrame:

@@ -190,5 +190,5 @@ def _row(comparison: str, test: str, sample: Sample, name: Name, found: Differen
         **{"comparison": comparison, "test": test, "scale": "z" if name[1].startswith("rho") else "value"},
         **{"policy": sample.policy, "quantity": name[0], "statistic": name[1], "difference": found.estimate.value},
         **{"low": found.estimate.low, "high": found.estimate.high, "p": found.p, "n": found.estimate.n},
-        "simulated": sample.simulated is not None,
+        **{"simulated": sample.simulated is not None, "rehearsal_pct": "", "class_pct": ""},
     }

@@ -13,6 +13,12 @@ from forgetscope.analysis.tabulation import matching, records
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis
 
+LEFT_OUT = {
+    "diverged": ("diverged step", "diverged steps"),
+    "no_value": ("step without a ranking", "steps without a ranking"),
+    "undefined": ("class never learned", "classes never learned"),
+    "unmeasured": ("class not measured", "classes not measured"),
+}
 NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
@@ -21,13 +27,14 @@ def reading_lines(analysis: Analysis) -> list[str]:
     lines = []
     for sample in analysis.collection.samples:
         made = " (simulated: nothing was trained)" if sample.simulated else ""
-        steps = [_counted(int((sample.number == n).sum()), f"{_nth(n)} step") for n in sample.numbers]
+        steps = [_counted(int((sample.number == n).sum()), f"{_nth(n)} step", f"{_nth(n)} steps") for n in sample.numbers]
         lines.append(f"{sample.title}{made}: {', '.join(steps)}")
         for number in sample.numbers:
             said = list(_sentences(analysis, {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number)}))
             if said:
                 lines.append(f"  {_nth(number).capitalize()} steps: {said[0]}")
                 lines += [f"    {sentence}" for sentence in said[1:]]
+    lines += _left_out(analysis)
     lines += _claims(analysis)
     lines += _missing(analysis)
     return lines
@@ -80,6 +87,15 @@ def _warning(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
         yield f"The most forgotten quarter of an unseen step is found after a share of training of {'; '.join(told)}."
 
 
+def _left_out(analysis: Analysis) -> Iterator[str]:
+    frame = analysis.more.get("left_out")
+    for row in records(frame) if frame is not None else ():
+        told = [_counted(int(row[name]), *words) for name, words in LEFT_OUT.items() if row[name]]
+        if told:
+            policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
+            yield f"Left out of {row['benchmark']}{policy}, step {row['subset']}: {', '.join(told)}."
+
+
 def _claims(analysis: Analysis) -> list[str]:
     frame = analysis.more.get("claims")
     if frame is None or frame.empty:
@@ -116,8 +132,8 @@ def _estimate(row: dict[str, Any]) -> str:
     return f"{row['mean']:.2f}{interval}"
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _nth(number: int) -> str:

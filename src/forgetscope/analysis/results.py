@@ -11,7 +11,7 @@ from typing import get_args
 
 import pandas as pd
 
-from forgetscope.analysis.advice import left_out, missing, sample_sizes
+from forgetscope.analysis.advice import counted, left_out, missing, sample_sizes
 from forgetscope.analysis.anova import Coding
 from forgetscope.analysis.cache import Cache
 from forgetscope.analysis.claims import answers
@@ -20,7 +20,7 @@ from forgetscope.analysis.figures import earliness, figures, over_time
 from forgetscope.analysis.foresight import calibration, early_warning
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.measured import partial_sums, read_steps
-from forgetscope.analysis.paper import TABLES
+from forgetscope.analysis.paper import FIGURES, TABLES
 from forgetscope.analysis.pooling import Spreads
 from forgetscope.analysis.reading import reading_lines
 from forgetscope.analysis.samples import Collection, collect
@@ -144,6 +144,11 @@ def analyse(
         more["earliness"] = earliness([frame for label, frame in drawn.items() if "across_steps" in label])
         if joint_over_time or "joint_over_time" in (tables or ()):
             more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
+    told = ("left_out", FIGURES[-1])  # say it themselves
+    drawn, more = (
+        {label: frame if label in told else counted(frame, collection) for label, frame in part.items()}
+        for part in (drawn, more)
+    )
     if tables is not None:
         frames = {label: frame for label, frame in frames.items() if label in tables}
         more = {label: frame for label, frame in more.items() if label in tables}
