@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from forgetscope.data.images import DataSet
     from forgetscope.data.library import add_arrays, add_data, get_data, load_data
     from forgetscope.measuring.probe import Probe
+    from forgetscope.report.papers import write_paper
     from forgetscope.spec import RunSpec
 
     __version__: str
@@ -41,6 +42,7 @@ __all__ = [
     "load_data",
     "open_experiment",
     "run",
+    "write_paper",
     "write_report",
 ]
 
@@ -58,6 +60,7 @@ _HOMES = {
     "get_data": "forgetscope.data.library",
     "load_data": "forgetscope.data.library",
     "open_experiment": "forgetscope.analysis.experiments",
+    "write_paper": "forgetscope.report.papers",
 }
 
 

@@ -228,7 +228,8 @@ class Store:
 
     def steps(self) -> list[StoredStep]:
         """All committed steps, ordered by id."""
-        return [self.step(id) for id in sorted(self.ids())]
+        folder = self.path / "steps"
+        return [StoredStep(folder / id) for id in sorted(self.ids())]
 
     def chain(self, id: str) -> list[StoredStep]:
         """A step and its ancestors, first step first."""
@@ -254,11 +255,11 @@ class Store:
 
     def find(self, prefix: str) -> StoredStep:
         """The step whose id begins with `prefix`."""
-        found = [step for step in self.steps() if step.id.startswith(prefix)]
+        found = [id for id in self.ids() if id.startswith(prefix)]
         if len(found) != 1:
             count = len(found) or "No"
             raise SpecError(f"{count} steps in {self.path} begin with {prefix!r}. `forgetscope show {self.path}` lists them.")
-        return found[0]
+        return self.step(found[0])
 
     def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:
         """Write a step whole. If another process was first, its step is verified and ours discarded.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from forgetscope.analysis.experiments import Experiment, StepSummary
 from forgetscope.analysis.statistics import Estimate, mean_estimate
@@ -40,6 +42,8 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
     """Every policy that forms pairs with the baseline policy, the baseline first; empty where there are none."""
     found = list(found)
     found = [experiment for experiment in found if not experiment.simulated] or found  # never both in one mean
+    if len({_policy(step) for experiment in found for step in experiment.chain[1:]}) < 2:
+        return []
     siblings: dict[tuple[int, str], dict[str, StepSummary]] = {}
     diverged: dict[str, tuple[int, str]] = {}
     for experiment in found:
@@ -75,13 +79,18 @@ def planned_experiments(store: Store, chains: Iterable[Sequence[str]]) -> list[E
 
 
 def _policy(step: StoredStep) -> str:
-    return step.spec.rehearsal.policy if step.spec.rehearsal else ""
+    return str(step.info["spec"]["rehearsal"]["policy"])
 
 
 def _but_for_the_policy(step: StoredStep) -> str:
-    assert step.spec.rehearsal is not None
-    plain = step.spec.rehearsal.model_copy(update={"policy": "", "policy_source": None})
-    return step.spec.model_copy(update={"rehearsal": plain}).model_dump_json()
+    spec = step.info["spec"]
+    rehearsal = {**spec["rehearsal"], "policy": None, "policy_source": None}
+    return json.dumps([spec["seed"], spec["classes"], *(_set(part) for part in (spec["training"], rehearsal))])
+
+
+def _set(options: dict[str, Any]) -> dict[str, Any]:
+    """What is not set does not count: an option may be younger than the step."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _comparison(

@@ -18,6 +18,7 @@ from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.store import Store, StoredStep, TableName
 
+SETTING = 3  # parts of a setting before the options of its steps
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
 
 
@@ -194,26 +195,27 @@ class Overview:
 
 def overview(found: Sequence[Experiment]) -> list[Overview]:
     """Averages over seeds, per setting and step, for settings that occur more than once."""
-    groups: dict[tuple[tuple[str, ...], int], list[Experiment]] = {}
-    diverged: Counter[tuple[tuple[str, ...], int]] = Counter()
+    groups: dict[tuple[str, ...], list[Experiment]] = {}
+    diverged: Counter[tuple[str, ...]] = Counter()
     counted: set[str] = set()  # experiments can share steps; each step counts once
     for experiment in found:
-        for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
+        options = [_options(step) for step in experiment.chain]
+        for number, step in enumerate(experiment.steps[1:], start=2):
             if step.id not in counted:
                 counted.add(step.id)
-                groups.setdefault((_setting(experiment, summary.step), summary.step), []).append(experiment)
+                groups.setdefault(_setting(experiment, options[:number]), []).append(experiment)
         if experiment.diverged is not None:
-            diverged[_setting(experiment, len(experiment.chain)), len(experiment.chain)] += 1
-    return [
-        _overview(setting, step, group, diverged[setting, step]) for (setting, step), group in groups.items() if len(group) > 1
-    ]
+            diverged[_setting(experiment, options)] += 1
+    return [_overview(setting, group, diverged[setting]) for setting, group in groups.items() if len(group) > 1]
 
 
-def _overview(setting: tuple[str, ...], step: int, group: Sequence[Experiment], diverged: int) -> Overview:
+def _overview(setting: tuple[str, ...], group: Sequence[Experiment], diverged: int) -> Overview:
+    made, options = setting[:SETTING], setting[SETTING:]
+    step = len(options)
     summaries = [next(s for s in experiment.summaries if s.step == step) for experiment in group]
     ranked = [s.ranked_classes for s in summaries]
     return Overview(
-        setting=setting,
+        setting=(*(part for part in made if part), *_readable(options)),
         step=step,
         experiments=len(group),
         diverged=diverged,
@@ -225,15 +227,25 @@ def _overview(setting: tuple[str, ...], step: int, group: Sequence[Experiment], 
     )
 
 
-def _setting(experiment: Experiment, until: int) -> tuple[str, ...]:
-    """Everything but seed and class numbers, up to this step; an option that changes between steps appears again."""
-    parts = [experiment.data_title, experiment.network]
-    if experiment.simulated:
-        parts.append(str(experiment.data["digest"])[:18])  # other seeds and truths are other settings
+def _setting(experiment: Experiment, options: Sequence[str]) -> tuple[str, ...]:
+    """Everything but seed and class numbers: how the data and the network are called, then the options of each step."""
+    other = str(experiment.data["digest"])[:18] if experiment.simulated else ""  # other seeds and truths are other settings
+    return (experiment.data_title, experiment.network, other, *options)
+
+
+def _options(step: StoredStep) -> str:
+    """What is set in this step. Not from `spec`, whose validation takes longer than all the rest in a store of many steps."""
+    spec = step.info["spec"]
+    chosen = {**spec["training"], **(spec["rehearsal"] or {}), "classes": len(spec["classes"])}
+    return json.dumps({name: value for name, value in chosen.items() if value is not None})
+
+
+def _readable(options: Sequence[str]) -> list[str]:
+    """`epochs=20`; an option that changes between steps appears again."""
+    parts: list[str] = []
     previous: dict[str, Any] = {}
-    for step in experiment.chain[:until]:
-        options = step.spec.model_dump(mode="json")
-        current = {**options["training"], **(options["rehearsal"] or {}), "classes": len(options["classes"])}
+    for step in options:
+        current = json.loads(step)
         parts += [f"{key}={json.dumps(value)}" for key, value in current.items() if previous.get(key) != value]
         previous = current
-    return tuple(parts)
+    return parts

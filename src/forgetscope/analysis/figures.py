@@ -27,6 +27,7 @@ COURSE = (
     *("mean", "mean_lo", "mean_hi", "sd", "n"),
 )
 CONTROL = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "class_id", "rho", "runs")
+BOXES = (*CONTROL[:5], "whisker_lo", "quartile_lo", "median", "quartile_hi", "whisker_hi", "n")
 EARLINESS = ("benchmark", "policy", "subset", "quantity", "statistic", "final", "probes", "share", "strength", "n")
 
 
@@ -55,6 +56,19 @@ def earliness(courses: Iterable[pd.DataFrame]) -> pd.DataFrame:
         found = {"final": final, **{name: first[name] for name in ("probes", "share", "n")}, "strength": first["mean"]}
         rows.append({**dict(zip(keys, key, strict=True)), **found})
     return pd.DataFrame(rows, columns=list(EARLINESS))
+
+
+def boxes(control: pd.DataFrame) -> pd.DataFrame:
+    """Tukey's box per controlled step: quartiles of its classes' correlations; whiskers reach 1.5 times their distance."""
+    rows = []
+    keys = list(CONTROL[:5])
+    for key, group in control.dropna(subset="rho").groupby(keys, sort=False):
+        rho = np.sort(group["rho"].to_numpy(np.float64))
+        low, median, high = np.quantile(rho, (0.25, 0.5, 0.75))
+        within = rho[(rho >= low - 1.5 * (high - low)) & (rho <= high + 1.5 * (high - low))]
+        numbers = (within[0], low, median, high, within[-1], len(rho))
+        rows.append(dict(zip(BOXES, (*key, *numbers), strict=True)))
+    return pd.DataFrame(rows, columns=list(BOXES))
 
 
 def over_time(collection: Collection, joint: JointModels, read: Callable[[str], Values]) -> pd.DataFrame:

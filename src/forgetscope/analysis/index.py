@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from pydantic_core import from_json
+
 from forgetscope.analysis.experiments import Experiment, StepSummary, summarise
 from forgetscope.store import Store, StoredStep
 
@@ -23,22 +25,22 @@ LEFT_OUT = ("history",)  # of step.json: long, and no part of a glance
 def glance(store: Store, progress: Callable[[str, int, int], None] = lambda what, done, total: None) -> list[Experiment]:
     """The experiments of a store, latest last, with their summaries; their steps' `info` is without what is `LEFT_OUT`."""
     known, entries = _read(store), dict[str, dict[str, Any]]()
-    ids = sorted(store.ids())
+    steps = {step.id: step for step in store.steps()}
     fresh = False
-    for done, id in enumerate(ids, start=1):
-        step = store.step(id)
+    for done, (id, step) in enumerate(steps.items(), start=1):
         stamp = _stamp(step)
         entry = known.get(id)
         if entry is None or stamp is None or entry["manifest"] != stamp:
             entry, fresh = _entry(step, stamp), True
-            progress("steps", done, len(ids))
+            progress("steps", done, len(steps))
         entries[id] = entry
+        step.__dict__["info"] = entry["info"]  # takes the place of what would be read
     if fresh or len(entries) < len(known):
         _write(store, entries)
-    return _experiments(store, entries)
+    return _experiments(store, steps, entries)
 
 
-def _experiments(store: Store, entries: dict[str, dict[str, Any]]) -> list[Experiment]:
+def _experiments(store: Store, steps: dict[str, StoredStep], entries: dict[str, dict[str, Any]]) -> list[Experiment]:
     parents = {entry["info"]["parent"] for entry in entries.values()}
     tips = sorted((entry["info"]["committed"], id) for id, entry in entries.items() if id not in parents)
     found = []
@@ -48,18 +50,11 @@ def _experiments(store: Store, entries: dict[str, dict[str, Any]]) -> list[Exper
             if parent not in entries:
                 store.chain(tip)  # says what is missing
             chain.insert(0, parent)
-        steps = [_at_a_glance(store, id, entries[id]) for id in chain]
-        experiment = Experiment(steps)
+        experiment = Experiment([steps[id] for id in chain])
         summaries = [entries[step.id]["summary"] for step in experiment.steps[1:]]
         experiment.__dict__["summaries"] = [StepSummary(**summary) for summary in summaries]
         found.append(experiment)
     return found
-
-
-def _at_a_glance(store: Store, id: str, entry: dict[str, Any]) -> StoredStep:
-    step = store.step(id)
-    step.__dict__["info"] = entry["info"]  # takes the place of what would be read
-    return step
 
 
 def _entry(step: StoredStep, stamp: str | None) -> dict[str, Any]:
@@ -86,7 +81,7 @@ def _read(store: Store) -> dict[str, dict[str, Any]]:
     for line in lines:
         body, _, checksum = line.rpartition(b"\t")
         if hashlib.sha256(body).hexdigest().encode() == checksum:
-            entry = json.loads(body)
+            entry = from_json(body)
             if entry["version"] == VERSION:
                 found[entry["id"]] = entry
     return found

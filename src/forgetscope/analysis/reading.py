@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -22,22 +23,39 @@ LEFT_OUT = {
 NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
+@dataclass(frozen=True)
+class Passage:
+    """What is said about one subject: paragraphs of sentences. A title alone says it all."""
+
+    title: str
+    paragraphs: tuple[tuple[str, ...], ...] = ()
+
+
+def passages(analysis: Analysis) -> list[Passage]:
+    """What predicts, how well, from how early on, how sure; then the paper's claims, and what is missing."""
+    return [*_samples(analysis), *_left_out(analysis), *_claims(analysis), *_missing(analysis)]
+
+
 def reading_lines(analysis: Analysis) -> list[str]:
-    """What predicts, how well, from how early on, how sure; then what is missing."""
+    """The same for a terminal."""
     lines = []
+    for passage in passages(analysis):
+        lines.append(passage.title)
+        for first, *others in passage.paragraphs:
+            lines += [f"  {first}", *(f"    {sentence}" for sentence in others)]
+    return lines
+
+
+def _samples(analysis: Analysis) -> Iterator[Passage]:
     for sample in analysis.collection.samples:
         made = " (simulated: nothing was trained)" if sample.simulated else ""
         steps = [_counted(int((sample.number == n).sum()), f"{_nth(n)} step", f"{_nth(n)} steps") for n in sample.numbers]
-        lines.append(f"{sample.title}{made}: {', '.join(steps)}")
+        paragraphs = []
         for number in sample.numbers:
             said = list(_sentences(analysis, {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number)}))
             if said:
-                lines.append(f"  {_nth(number).capitalize()} steps: {said[0]}")
-                lines += [f"    {sentence}" for sentence in said[1:]]
-    lines += _left_out(analysis)
-    lines += _claims(analysis)
-    lines += _missing(analysis)
-    return lines
+                paragraphs.append((f"{_nth(number).capitalize()} steps: {said[0]}", *said[1:]))
+        yield Passage(f"{sample.title}{made}: {', '.join(steps)}", tuple(paragraphs))
 
 
 def _sentences(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
@@ -87,26 +105,28 @@ def _warning(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
         yield f"The most forgotten quarter of an unseen step is found after a share of training of {'; '.join(told)}."
 
 
-def _left_out(analysis: Analysis) -> Iterator[str]:
+def _left_out(analysis: Analysis) -> Iterator[Passage]:
     frame = analysis.more.get("left_out")
     for row in records(frame) if frame is not None else ():
         told = [_counted(int(row[name]), *words) for name, words in LEFT_OUT.items() if row[name]]
         if told:
             policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
-            yield f"Left out of {row['benchmark']}{policy}, step {row['subset']}: {', '.join(told)}."
+            yield Passage(f"Left out of {row['benchmark']}{policy}, step {row['subset']}: {', '.join(told)}.")
 
 
-def _claims(analysis: Analysis) -> list[str]:
+def _claims(analysis: Analysis) -> Iterator[Passage]:
     frame = analysis.more.get("claims")
     if frame is None or frame.empty:
-        return []
+        return
     counts = frame["verdict"].value_counts()
     told = ", ".join(f"{int(counts.get(word, 0))} {word}" for word in ("confirmed", "contested", "undecided"))
-    detail = matching(analysis.more["claims_in_detail"], verdict="contested")
+    frame = analysis.more.get("claims_in_detail", pd.DataFrame({"verdict": [], "claim": []}))
+    detail = matching(frame, verdict="contested")
     contested = {str(claim): records(rows) for claim, rows in detail.groupby("claim", sort=False)}
-    lines = [f"The paper's claims, each where it can be asked: {told} (more/claims.csv)."]
-    lines.append("  Each is judged by its own 95 % interval; with so many, some come out wrong by chance.")
-    return lines + [f"  Contested: {claim} ({'; '.join(map(_place, rows))})." for claim, rows in contested.items()]
+    said = ["Each is judged by its own 95 % interval; with so many, some come out wrong by chance."]
+    said += [f"Contested: {claim} ({'; '.join(map(_place, rows))})." for claim, rows in contested.items()]
+    title = f"The paper's claims, each where it can be asked: {told} (all are listed under claims)."
+    yield Passage(title, tuple((sentence,) for sentence in said))
 
 
 def _place(row: dict[str, Any]) -> str:
@@ -115,9 +135,10 @@ def _place(row: dict[str, Any]) -> str:
     return f"{row['benchmark']}{policy} step {row['subset']}: {row['what']} {row['value']:.2f}{interval}"
 
 
-def _missing(analysis: Analysis) -> list[str]:
+def _missing(analysis: Analysis) -> Iterator[Passage]:
     frame = analysis.more.get("missing")
-    return [] if frame is None else [f"Missing: {text}" for text in frame["what"].tolist()]
+    if frame is not None:
+        yield from (Passage(f"Missing: {text}") for text in frame["what"].tolist())
 
 
 def _rows(frame: pd.DataFrame | None, where: dict[str, str]) -> dict[tuple[str, str], dict[str, Any]]:

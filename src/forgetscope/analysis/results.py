@@ -16,7 +16,7 @@ from forgetscope.analysis.anova import Coding
 from forgetscope.analysis.cache import Cache
 from forgetscope.analysis.claims import answers
 from forgetscope.analysis.contrasts import comparisons
-from forgetscope.analysis.figures import earliness, figures, over_time
+from forgetscope.analysis.figures import boxes, earliness, figures, over_time
 from forgetscope.analysis.foresight import calibration, early_warning
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.measured import partial_sums, read_steps
@@ -35,7 +35,7 @@ CODINGS: tuple[Coding, ...] = get_args(Coding)
 RESAMPLES = 1_000_000
 MORE = (
     *("claims", "claims_in_detail", "comparisons", "early_warning", "calibration", "sample_sizes", "left_out", "missing"),
-    *("earliness", "joint_over_time"),
+    *("earliness", "controlled_boxes", "joint_over_time"),
 )
 CACHE = "analysis"  # folder in a store; can be deleted at any time
 
@@ -142,9 +142,10 @@ def analyse(
         more["left_out"] = left_out(collection)
         more["missing"] = missing(collection)
         more["earliness"] = earliness([frame for label, frame in drawn.items() if "across_steps" in label])
+        more["controlled_boxes"] = boxes(drawn[FIGURES[-1]])
         if joint_over_time or "joint_over_time" in (tables or ()):
             more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
-    told = ("left_out", FIGURES[-1])  # say it themselves
+    told = ("left_out", "controlled_boxes", FIGURES[-1])  # say it themselves
     drawn, more = (
         {label: frame if label in told else counted(frame, collection) for label, frame in part.items()}
         for part in (drawn, more)

@@ -7,11 +7,10 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from forgetscope.analysis import bootstrap, ranks
 from forgetscope.errors import InputError
@@ -141,10 +140,9 @@ def _margin(known: NDArray[np.float64]) -> float:
     return _quantile(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
 
 
-@cache
 def _quantile(freedom: int) -> float:
-    """Of Student's t; one per sample size, as scipy takes longer for it than for the rest of an estimate."""
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
+    """Of Student's t. As scipy.stats has it, which takes most of a second to import."""
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def _known(values: ArrayLike) -> NDArray[np.float64]:

@@ -95,16 +95,14 @@ class Journal:
             file.write(f"\n{line}".encode())  # led by a line break: what a crash left behind spoils itself only
 
     def events(self) -> list[dict[str, Any]]:
-        found = []
-        for path in sorted(self.folder.glob("journal*.jsonl")):
-            for line in path.read_bytes().splitlines():
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(event, dict):
-                    found.append(event)
+        """Of all parts, in order of time."""
+        found = [event for path in sorted(self.folder.glob("journal*.jsonl")) for event in _events(path)]
         return sorted(found, key=lambda event: str(event.get("time")))
+
+    def own_events(self) -> list[dict[str, Any]]:
+        """Of this part only."""
+        path = self.folder / f"journal{self.part}.jsonl"
+        return _events(path) if path.exists() else []
 
     def failures(self) -> dict[str, Mapping[str, Any]]:
         """Steps whose last event is a failure, by id."""
@@ -124,3 +122,15 @@ class Journal:
     def _whose_last_is(self, event: str) -> dict[str, Mapping[str, Any]]:
         last = {str(found["step"]): found for found in self.events() if "step" in found}
         return {step: found for step, found in last.items() if found["event"] == event}
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    found = []
+    for line in path.read_bytes().splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            found.append(event)
+    return found

@@ -53,11 +53,10 @@ def status_of(plan: Plan, store: Store) -> Status:
     journal = Journal(store.path / "plans" / plan.id)
     done, diverged = plan.done(store), journal.diverged()
     failures = {step: event for step, event in journal.failures().items() if step not in done}
-    at_work = journal.active()
-    active = bool(at_work)
-    running = [job for part in at_work for job in _running(part, plan)]
+    at_work = {part: _running(part, plan) for part in journal.active()}
+    running = [job for jobs in at_work.values() for job in jobs]
     blocked = descendants(plan.jobs, failures.keys() | diverged) - done - failures.keys()
-    rate, left = _pace(plan, journal, done, blocked | failures.keys(), running) if active else (None, None)
+    rate, left = _pace(plan, at_work, done, blocked | failures.keys()) if at_work else (None, None)
     sets = (done, {job["step"] for job in running}, set(failures), diverged)
     return Status(
         plan=plan.id,
@@ -67,7 +66,7 @@ def status_of(plan: Plan, store: Store) -> Status:
         failures={step: str(event["message"]) for step, event in failures.items()},
         diverged=len(diverged),
         blocked=len(blocked),
-        active=active,
+        active=bool(at_work),
         steps_per_hour=rate,
         seconds_left=left,
         cells=_cells(plan, *sets),
@@ -101,18 +100,21 @@ def _running(journal: Journal, plan: Plan) -> list[dict[str, Any]]:
 
 
 def _pace(
-    plan: Plan, journal: Journal, done: set[str], never: set[str], running: list[dict[str, Any]]
+    plan: Plan, at_work: Mapping[Journal, list[dict[str, Any]]], done: set[str], never: set[str]
 ) -> tuple[float | None, float | None]:
-    """Steps per hour and seconds left, from what the present run has done so far."""
-    events = journal.events()
-    starts = [i for i, event in enumerate(events) if event["event"] == "started"]
-    if not starts:
-        return None, None
-    began = datetime.fromisoformat(events[starts[-1]]["time"])
-    seconds = (datetime.now(UTC) - began).total_seconds()
-    finished = [event["step"] for event in events[starts[-1] :] if event["event"] == "done" and event["step"] in plan.jobs]
+    """Steps per hour and seconds left, from what the parts that are being run have done since each was started."""
     work = {id: step_work(job, plan) for id, job in plan.jobs.items()}
-    begun = {job["step"]: job["epoch"] / job["epochs"] * work[job["step"]] for job in running}
-    got = sum(work[id] for id in finished) + sum(begun.values())
-    left = sum(work[id] for id in plan.jobs.keys() - done - never) - sum(begun.values())
-    return 3600 * len(finished) / max(seconds, 1.0), seconds * left / got if got else None
+    left = sum(work[id] for id in plan.jobs.keys() - done - never)
+    per_second = steps_per_second = 0.0
+    for part, running in at_work.items():
+        events = part.own_events()
+        began = max((i for i, event in enumerate(events) if event["event"] == "started"), default=None)
+        if began is None:
+            continue
+        seconds = max(1.0, (datetime.now(UTC) - datetime.fromisoformat(events[began]["time"])).total_seconds())
+        finished = [event["step"] for event in events[began:] if event["event"] == "done" and event["step"] in plan.jobs]
+        begun = sum(job["epoch"] / job["epochs"] * work[job["step"]] for job in running)
+        left -= begun
+        per_second += (sum(work[id] for id in finished) + begun) / seconds
+        steps_per_second += len(finished) / seconds
+    return 3600 * steps_per_second, left / per_second if per_second else None

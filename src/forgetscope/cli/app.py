@@ -13,7 +13,18 @@ from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.console import echo, guarded, print_json, print_view
-from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreArgument, StoreOption, overrides
+from forgetscope.cli.lemma import lemma
+from forgetscope.cli.options import (
+    DEFAULT_STORE,
+    DeviceOption,
+    JsonOption,
+    SetOption,
+    StoreArgument,
+    StoreOption,
+    ThreadsOption,
+    overrides,
+)
+from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
 from forgetscope.cli.simulate import simulate
 from forgetscope.errors import Interrupted, SpecError
 
@@ -37,9 +48,6 @@ app.add_typer(data.app, name="data")
 app.add_typer(housekeeping.app, name="store")
 
 IdOption = Annotated[str | None, typer.Option("--id", help="The experiment whose id begins so. Default: the latest.")]
-ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads. Default: all cores; all but one if OpenMP threads are told to spin.")
-]
 
 
 def _show_version(requested: bool) -> None:
@@ -146,18 +154,30 @@ def show(
         print_view(terminal.comparison_view(policies), whole=True)
 
 
-@app.command(epilog="Example: forgetscope report results -o report.html")
+@app.command(epilog="Examples: forgetscope report results -o report.html; forgetscope report results --format pdf")
 @guarded
 def report(
     store: StoreArgument = DEFAULT_STORE,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="What to write. Default: report.html or .pdf, report-latex, report-png.", show_default=False
+        ),
+    ] = None,
     id: IdOption = None,
+    format: FormatOption = "html",
+    width: WidthOption = None,
 ) -> None:
-    """Write an experiment's page: one HTML file that needs no network."""
+    """Write an experiment's page, one HTML file that needs no network; or all results of the store, for a paper."""
+    if format != "html":
+        write_for_paper(store, output, format, width, id)
+        return
+    if width is not None:
+        raise SpecError("A page has the width of its window: --width is for latex and png.")
     from forgetscope import write_report
     from forgetscope.analysis.experiments import open_experiment
 
-    echo(f"The page: {write_report(open_experiment(store, id), output).resolve()}")
+    echo(f"The page: {write_report(open_experiment(store, id), output or Path('report.html')).resolve()}")
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")
@@ -175,6 +195,7 @@ def config(
 
 
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)
+app.command(epilog="Example: forgetscope lemma --data cifar100 --seed 1 -o lemma")(lemma)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)

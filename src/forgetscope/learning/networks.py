@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import torch
@@ -33,6 +34,33 @@ class Network(nn.Module):
     def forward(self, images: Tensor) -> Tensor:  # [n, 3, h, w] -> [n, classes]
         logits: Tensor = self.head(self.features(images))
         return logits
+
+
+class SmoothNetwork(Network):
+    """Without a kink, for checking theory: one layer of tanh units, or with `units` = 0 a linear softmax model.
+
+    Inputs are divided by the square root of their number: a standardised image has norm 1, and smoothness is of order 1."""
+
+    def __init__(self, shape: tuple[int, int], units: int, classes: int, rng: np.random.Generator) -> None:
+        pixels = 3 * shape[0] * shape[1]
+        with torch.random.fork_rng(devices=[]):
+            hidden = nn.Linear(pixels, units) if units else None
+            super().__init__(nn.Identity() if hidden is None else nn.Sequential(hidden, nn.Tanh()), units or pixels, classes)
+        _initialise(self, rng)
+        if hidden is not None:
+            with torch.no_grad():
+                hidden.weight.mul_(math.sqrt(pixels))  # as large as they would be without the division
+
+    @property
+    def hidden(self) -> nn.Linear | None:
+        """The weights of the tanh units; a linear model has none."""
+        return cast(nn.Linear, self.backbone[0]) if isinstance(self.backbone, nn.Sequential) else None
+
+    def unit_inputs(self, images: Tensor) -> Tensor:  # [n, 3, h, w] -> [n, 3 h w]
+        return images.flatten(1) / math.sqrt(images[0].numel())
+
+    def features(self, images: Tensor) -> Tensor:
+        return super().features(self.unit_inputs(images))
 
 
 def build_network(name: str, classes: int, rng: np.random.Generator | None) -> nn.Module:

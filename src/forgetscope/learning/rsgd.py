@@ -128,7 +128,7 @@ def train_step(
     for epoch in range(epochs_done, training.epochs):
         for group in optimiser.param_groups:
             group["lr"] = learning_rate_at(epoch, training)
-        batches = _batches(new, rehearsal, training, alpha, streams, epoch)
+        batches = epoch_batches(new, rehearsal, training, alpha, streams, epoch)
         draws = draw(training.augmentation, len(batches), training.batch, streams, epoch, device)
         so_far = begun or EpochSoFar(
             epoch, 0, torch.zeros(len(batches), device=device), torch.zeros((), dtype=torch.int64, device=device)
@@ -177,7 +177,7 @@ def note_predictions(history: Tensor, positions: Tensor, right: Tensor) -> None:
     history[positions] = (value & ~1) + 2 * lost + now
 
 
-def _batches(
+def epoch_batches(
     new: TrainingSet, rehearsal: TrainingSet | None, training: TrainingSpec, alpha: float, streams: Streams, epoch: int
 ) -> list[tuple[Tensor, Tensor]]:
     """Per iteration, the positions of its new and of its rehearsal images; the whole epoch moves to the device at once."""

@@ -1,24 +1,27 @@
-"""The paper's tables as LaTeX, laid out as in the paper: booktabs, one file per table, and a document that shows them all."""
+"""The paper's tables as LaTeX, laid out as in the paper: booktabs, one file per table, and documents that show them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
 
-from forgetscope.analysis.paper import TABLES, TableDescription
-from forgetscope.analysis.samples import POOLED
-from forgetscope.analysis.tabulation import records
+from forgetscope.report.layout import EMPTY, Cell, Layout, caption, lay_out
 
 SYMBOLS = {
     "rho": r"$\rho$",
     "rho_p": r"$\rho_p$",
     "rho_p_SIC": r"$\rho_p^{\mathrm{SIC}}$",
     "rho_p_CIC": r"$\rho_p^{\mathrm{CIC}}$",
+    "rho-rho_p": r"$\rho - \rho_p$",
+    "mae": "MAE",
+    "value": "",
+    "F": "$F$",
+    "p": "$p$",
+    "eta2p": r"$\eta_p^2$",
 }
-SYMBOLS |= {"rho-rho_p": r"$\rho - \rho_p$", "mae": "MAE", "weight": "weight", "value": ""}
 SPECIAL = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -26,159 +29,93 @@ SPECIAL = {
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "ρ": r"$\rho$",
+    "ₚ": "$_p$",
+    "−": "$-$",
+    "–": "--",
+    "\u202f": r"\,",
 }
-FACTORS = {"rehearsal": "Retention", "classes": "Increment", "interaction": "Interaction"}
-NAMES = {"all_coefficients": "All coefficients"}
+FITTING = r"\ifdim\width>\linewidth\linewidth\else\width\fi"  # as wide as the text, but never enlarged
+PREAMBLE = r"""\documentclass{article}
+\usepackage{booktabs}
+\usepackage{graphicx}
+\textwidth=17cm \oddsidemargin=-0.5cm \textheight=24cm \topmargin=-1.5cm
+\setlength{\belowcaptionskip}{6pt}
+"""
 
 
-def latex_document(labels: Iterable[str]) -> str:
-    """A whole document that includes the files of these tables, from the folder `tables` beside it."""
-    body = "\n".join(f"\\input{{tables/{label}.tex}}\n\\clearpage" for label in labels)
-    packages = "\\usepackage[T1]{fontenc}\n\\usepackage{booktabs}\n\\usepackage{graphicx}"
-    page = "\\textwidth=17cm \\oddsidemargin=-0.5cm \\textheight=24cm \\topmargin=-1.5cm"
-    return f"\\documentclass{{article}}\n{packages}\n{page}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+def latex_document(body: str) -> str:
+    """A whole document; what it needs is part of every basic installation, and its fonts are outlines."""
+    return f"{PREAMBLE}\\begin{{document}}\n{body}\n\\end{{document}}\n"
+
+
+def table_inputs(labels: Iterable[str]) -> str:
+    """Includes the files of these tables, from the folder `tables` beside the document."""
+    return "\n".join(f"\\input{{tables/{label}.tex}}" for label in labels) + "\n\\clearpage"
 
 
 def latex_table(label: str, frame: pd.DataFrame) -> str:
     """One `table` environment; it needs booktabs and graphicx."""
-    description = TABLES[label]
-    if frame.empty:
-        head, lines, columns = "", ["Nothing in the store belongs here. \\\\"], "c"
-    elif description.layout == "anova":
-        head, lines, columns = _anova(frame)
-    elif description.layout == "overall":
-        head, lines, columns = _overall(frame)
-    else:
-        head, lines, columns = _grid(frame)
-    rows = "\n".join(lines)
-    top = f"{head}\n\\midrule\n" if head else ""
-    inner = f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{top}{rows}\n\\bottomrule\n\\end{{tabular}}"
-    boxed = inner if frame.empty else f"\\resizebox{{\\linewidth}}{{!}}{{%\n{inner}}}"
-    caption = f"\\caption{{{_caption(description, frame)}}}\n\\label{{tab:{label}}}"
-    return f"\\begin{{table}}[htbp]\n\\centering\n{caption}\n{boxed}\n\\end{{table}}\n"
+    layout = lay_out(label, frame, LatexNotation())
+    inner = "\n".join(_tabular(layout)) if layout.lines else EMPTY
+    boxed = f"\\resizebox{{{FITTING}}}{{!}}{{%\n{inner}}}" if layout.lines else inner
+    above = f"\\caption{{{escaped(caption(label, frame))}}}\n\\label{{tab:{label}}}"
+    return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\footnotesize\n{boxed}\n\\end{{table}}\n"
 
 
 def escaped(text: str) -> str:
     """Text that LaTeX prints as it is; a character that its fonts may lack is named by its number."""
-    return "".join(SPECIAL.get(c, c) if c.isascii() and c.isprintable() else f"U+{ord(c):04X}" for c in text)
+    return "".join(SPECIAL.get(c, c if c.isascii() and c.isprintable() else f"U+{ord(c):04X}") for c in text)
 
 
-def _caption(description: TableDescription, frame: pd.DataFrame) -> str:
-    parts = [f"{escaped(description.title)}."]
-    if description.layout == "anova":
-        coding = frame["coding"].iloc[0] if len(frame) else "sum"
-        kind = "sum-to-zero" if coding == "sum" else "treatment"
-        parts.append(f"Type-III two-way ANOVA, HC3, {kind} coding of factors.")
-    elif description.layout in ("overall", "grid", "controlled"):
-        parts.append("Mean $\\pm$ standard deviation" + (" with 95\\,\\% intervals." if description.intervals else "."))
-    if len(frame) and frame["simulated"].any():
-        parts.append("Simulated: nothing was trained.")
-    lost = {name: int(frame[name].max()) for name in ("diverged", "no_value", "undefined", "unmeasured")} if len(frame) else {}
-    words = {"diverged": "diverged steps", "no_value": "values undefined", "undefined": "classes never learned"}
-    words |= {"unmeasured": "classes not measured"}
-    if any(lost.values()):
-        parts.append(f"Left out at most, per entry: {', '.join(f'{n} {words[name]}' for name, n in lost.items() if n)}.")
-    return " ".join(parts)
+class LatexNotation:
+    missing = "--"
+
+    def text(self, text: str) -> str:
+        return escaped(text)
+
+    def strong(self, text: str) -> str:
+        return f"\\textbf{{{text}}}"
+
+    def symbol(self, statistic: str) -> str:
+        return SYMBOLS.get(statistic, escaped(statistic))
+
+    def number(self, value: float) -> str:
+        return self.missing if math.isnan(value) else f"${value:.2f}$"
+
+    def estimate(self, row: dict[str, Any]) -> str:
+        """Intervals stand in a second line, so that six columns remain readable on a page."""
+        spread = "" if math.isnan(row["sd"]) else f" $\\pm$ {self.number(row['sd'])}"
+        intervals = (self._interval(row[f"{name}_lo"], row[f"{name}_hi"]) for name in ("mean", "sd"))
+        below = " $\\pm$ ".join(interval for interval in intervals if interval)
+        above = self.number(row["mean"]) + spread
+        return f"\\begin{{tabular}}{{@{{}}c@{{}}}}{above} \\\\[-3pt] {{\\tiny {below}}}\\end{{tabular}}" if below else above
+
+    def probability(self, p: float) -> str:
+        if math.isnan(p):
+            return self.missing
+        mantissa, exponent = f"{p:.2e}".split("e")
+        return f"${mantissa}$" if exponent == "+00" else f"${mantissa} \\cdot 10^{{{int(exponent)}}}$"
+
+    def _interval(self, low: float, high: float) -> str:
+        return "" if math.isnan(low) or math.isnan(high) else f"({self.number(low)}, {self.number(high)})"
 
 
-def _overall(frame: pd.DataFrame) -> tuple[str, list[str], str]:
-    columns = _distinct(frame, "quantity", "statistic")
-    head = _line("", *(_name(quantity, statistic) for quantity, statistic in columns))
-    lines = []
-    for _, group in _groups(frame):
-        lines += _heading(group, len(columns) + 1)
-        for subset, rows in group.groupby("subset", sort=False):
-            cells = {(row["quantity"], row["statistic"]): _cell(row) for row in records(rows)}
-            lines.append(_line(_subset(str(subset)), *(cells.get(column, "--") for column in columns)))
-    return head, lines, "l" + "c" * len(columns)
+def _tabular(layout: Layout) -> Iterator[str]:
+    yield f"\\begin{{tabular}}{{{layout.columns}}}\n\\toprule"
+    for line in layout.lines:
+        text = _line(*map(_cell, line.cells))
+        if line.role == "benchmark":
+            yield f"\\midrule\n{text}\n\\midrule"
+        else:
+            yield f"{text}\n\\midrule" if line.role == "step" else text
+    yield "\\bottomrule\n\\end{tabular}"
 
 
-def _grid(frame: pd.DataFrame) -> tuple[str, list[str], str]:
-    increments = sorted(frame["class_pct"].unique(), key=lambda level: (level == POOLED, _number(level)))
-    head = _line("Retention", "", *(_share(level, " classes") for level in increments))
-    lines = []
-    for _, group in _groups(frame):
-        lines += _heading(group, len(increments) + 2)
-        for step, part in group.groupby("subset", sort=False):
-            lines += [_line(f"\\multicolumn{{{len(increments) + 2}}}{{c}}{{{_subset(str(step))}}}"), "\\midrule"]
-            for (retention, quantity, statistic), rows in part.groupby(["rehearsal_pct", "quantity", "statistic"], sort=False):
-                cells = {row["class_pct"]: _cell(row) for row in records(rows)}
-                name = _name(str(quantity), str(statistic))
-                lines.append(_line(_share(str(retention)), name, *(cells.get(level, "--") for level in increments)))
-    return head, lines, "ll" + "c" * len(increments)
-
-
-def _anova(frame: pd.DataFrame) -> tuple[str, list[str], str]:
-    columns = _distinct(frame, "quantity", "response")
-    titles = [f"\\multicolumn{{3}}{{c}}{{{_name(quantity, '' if r == quantity else r)}}}" for quantity, r in columns]
-    head = _line("", "", *titles) + "\n" + _line("", "", *["$F$ & $p$ & $\\eta_p^2$"] * len(columns))
-    lines = []
-    for _, group in _groups(frame):
-        lines += _heading(group, 3 * len(columns) + 2)
-        for (subset, factor), rows in group.groupby(["subset", "factor"], sort=False):
-            cells = {
-                (row["quantity"], row["response"]): f"{_text(row['F'])} & {_probability(row['p'])} & {_text(row['eta2p'])}"
-                for row in records(rows)
-            }
-            name = _subset(str(subset)) if factor == "rehearsal" else ""
-            lines.append(_line(name, FACTORS[str(factor)], *(cells.get(column, "-- & -- & --") for column in columns)))
-    return head, lines, "ll" + "rrr" * len(columns)
-
-
-def _groups(frame: pd.DataFrame) -> Iterable[tuple[Any, pd.DataFrame]]:
-    return frame.groupby(["benchmark", "policy"], sort=False)
-
-
-def _heading(group: pd.DataFrame, columns: int) -> list[str]:
-    first = group.iloc[0]
-    title = first["benchmark"] + ("" if first["policy"] == "uniform" else f", {first['policy']}")
-    return ["\\midrule", _line(f"\\multicolumn{{{columns}}}{{c}}{{\\textbf{{{escaped(title)}}}}}"), "\\midrule"]
-
-
-def _distinct(frame: pd.DataFrame, first: str, second: str) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(zip(frame[first].astype(str), frame[second].astype(str), strict=True)))
-
-
-def _subset(label: str) -> str:
-    step, *increments = label.split("_")
-    restricted = f", increments {', '.join(increments)}\\,\\%" if increments else ""
-    return f"step {escaped(step)}{restricted}"
-
-
-def _share(level: str, what: str = "") -> str:
-    if level == POOLED:
-        return "\\textbf{Pooled}"
-    return f"{escaped(level)}\\,\\%{what}" if level.replace(".", "").isdigit() else escaped(level) + what
-
-
-def _number(level: str) -> float:
-    return float(level) if level.replace(".", "", 1).isdigit() else math.inf
-
-
-def _name(quantity: str, statistic: str) -> str:
-    return f"{NAMES.get(quantity, escaped(quantity))} {SYMBOLS.get(statistic, escaped(statistic))}".strip()
-
-
-def _cell(row: dict[str, Any]) -> str:
-    text = _text(row["mean"]) + _interval(row["mean_lo"], row["mean_hi"])
-    if not math.isnan(row["sd"]):
-        text += f" $\\pm$ {_text(row['sd'])}{_interval(row['sd_lo'], row['sd_hi'])}"
-    return text
-
-
-def _interval(low: float, high: float) -> str:
-    return "" if math.isnan(low) or math.isnan(high) else f" {{\\tiny({_text(low)}, {_text(high)})}}"
-
-
-def _text(value: float) -> str:
-    return "--" if math.isnan(value) else f"${value:.2f}$"
-
-
-def _probability(p: float) -> str:
-    if math.isnan(p):
-        return "--"
-    mantissa, exponent = f"{p:.2e}".split("e")
-    return f"${mantissa}$" if exponent == "+00" else f"${mantissa} \\cdot 10^{{{int(exponent)}}}$"
+def _cell(cell: Cell) -> str:
+    return cell.text if cell.span == 1 else f"\\multicolumn{{{cell.span}}}{{c}}{{{cell.text}}}"
 
 
 def _line(*cells: str) -> str:

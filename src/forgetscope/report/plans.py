@@ -88,6 +88,8 @@ def status_view(status: Status) -> RenderableType:
         counts = [f"{cell.done} of {cell.total}", *(str(n or "") for n in (cell.running, cell.failed, cell.diverged))]
         table.add_row(step, *_shares(cell.partition), *counts)
     lines = [f"{status.done} of {status.total} steps are done" + ("" if status.active else "; nothing is running")]
+    if not status.active and status.done + status.blocked + len(status.failures) < status.total:
+        lines.append("The command that runs this plan does the rest.")
     lines += [f"  running: {job['step'][:8]}, epoch {job['epoch']} of {job['epochs']}" for job in status.running]
     if status.seconds_left is not None and status.steps_per_hour is not None:
         lines.append(f"{status.steps_per_hour:,.0f} steps per hour, {duration(status.seconds_left)} left")

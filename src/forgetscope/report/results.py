@@ -13,7 +13,7 @@ from forgetscope.analysis.paper import TABLES
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.tabulation import records
 from forgetscope.files import told
-from forgetscope.report.latex import latex_document, latex_table
+from forgetscope.report.latex import latex_document, latex_table, table_inputs
 from forgetscope.report.tables import make_table, titled
 
 
@@ -28,7 +28,7 @@ def write_analysis(analysis: Analysis, folder: str | Path) -> Path:
                 frame.to_parquet(folder / part / f"{label}.parquet", index=False)
         for label, frame in analysis.tables.items():
             (folder / "tables" / f"{label}.tex").write_text(latex_table(label, frame), encoding="utf-8")
-        (folder / "tables.tex").write_text(latex_document(analysis.tables), encoding="utf-8")
+        (folder / "tables.tex").write_text(latex_document(table_inputs(analysis.tables)), encoding="utf-8")
     return folder
 
 

@@ -1,0 +1,179 @@
+"""A store's results for papers: one PDF, a folder that LaTeX compiles, or the figures alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, get_args
+
+from matplotlib.backends.backend_pdf import PdfPages
+from matplotlib.figure import Figure
+
+from forgetscope.analysis.reading import Passage, passages
+from forgetscope.analysis.results import Analysis
+from forgetscope.errors import SpecError, StoreError
+from forgetscope.files import replace_durably, replacing, told
+from forgetscope.report.figures import WIDTH, Drawing, drawings
+from forgetscope.report.ink import GREY, UNDATED, printing, save
+from forgetscope.report.latex import escaped, latex_document, latex_table, table_inputs
+from forgetscope.report.typesetting import Pages
+
+Format = Literal["pdf", "latex", "png"]
+Progress = Callable[[str, int, int], None]
+
+FORMATS: tuple[Format, ...] = get_args(Format)
+CAPTIONS, DOCUMENT = "captions.txt", "report.tex"  # what tells a folder that was written here
+
+
+def write_paper(
+    analysis: Analysis,
+    path: str | Path,
+    format: Format = "pdf",
+    *,
+    width: float = WIDTH,
+    progress: Progress = lambda what, done, total: None,
+) -> Path:
+    """Write the figures, and all but for `png` also the headline and the tables. The same results give the same bytes.
+
+    pdf: a file. latex: a folder whose `report.tex` compiles with pdflatex. png: a folder of PNG and SVG files. width: of the
+    figures in inches, for `latex` and `png`; 3.5 fits one column of most papers, 7.16 both."""
+    path = Path(path)
+    refuse_foreign(path, format)
+    found = drawings(analysis)
+    if not found:
+        reasons = " ".join(f"Missing: {text}" for text in analysis.more["missing"]["what"])
+        raise StoreError(f"{analysis.store} has nothing to draw. {reasons}".rstrip())
+    if format == "pdf":
+        with told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        _write_pdf(analysis, found, path, progress)
+    elif format == "latex":
+        _write_latex(analysis, found, path, width, progress)
+    else:
+        _write_figures(found, path, ("png", "svg"), width, progress)
+        replace_durably(path / CAPTIONS, _captions(found).encode())
+    return path
+
+
+def refuse_foreign(path: Path, format: Format) -> None:
+    """What is there and was not written here is left as it is."""
+    if format == "pdf":
+        wrong, what = path.exists() and not _is_pdf(path), "is no PDF"
+    else:
+        mark = DOCUMENT if format == "latex" else CAPTIONS
+        wrong, what = _is_foreign(path, mark), f"is no folder that was written here before: it has no {mark}"
+    if wrong:
+        raise SpecError(f"{path} is there and {what}; it is left as it is. Name another with -o.")
+
+
+def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progress: Progress) -> None:
+    with printing():
+        pages = Pages()
+        pages.write(_title(analysis), 15, bold=True)
+        pages.skip(0.05)
+        pages.write(_made(analysis), color=GREY)
+        for passage in passages(analysis):
+            _write_passage(pages, passage)
+        pages.turn()
+        for number, drawing in enumerate(found, start=1):
+            pages.draw(drawing, f"Figure {number}")
+        pages.turn()
+        for number, (label, frame) in enumerate(analysis.tables.items(), start=1):
+            pages.tabulate(label, frame, f"Table {number}")
+        pages.turn()
+        pages.write("Claims", 9, bold=True)
+        for sentence in _claims(analysis):
+            pages.skip(0.06)
+            pages.write(sentence)
+        pages.number()
+        metadata = UNDATED["pdf"] | {"Title": _title(analysis)}
+        with replacing(path) as file, PdfPages(file, metadata=metadata) as document:
+            for number, page in enumerate(pages.figures, start=1):
+                document.savefig(page)
+                progress("pages", number, len(pages.figures))
+
+
+def _write_passage(pages: Pages, passage: Passage) -> None:
+    pages.skip(0.12)
+    pages.write(passage.title, 8, bold=bool(passage.paragraphs))
+    for sentences in passage.paragraphs:
+        pages.skip(0.06)
+        pages.write(" ".join(sentences), 8)
+
+
+def _write_latex(analysis: Analysis, found: Sequence[Drawing], folder: Path, width: float, progress: Progress) -> None:
+    _write_figures(found, folder / "figures", ("pdf",), width, progress)
+    with told(folder):
+        (folder / "tables").mkdir(exist_ok=True)
+    for label, frame in analysis.tables.items():
+        replace_durably(folder / "tables" / f"{label}.tex", latex_table(label, frame).encode())
+    replace_durably(folder / DOCUMENT, latex_document("\n".join(_latex_body(analysis, found))).encode())
+
+
+def _latex_body(analysis: Analysis, found: Sequence[Drawing]) -> Iterator[str]:
+    yield f"\\title{{{escaped(_title(analysis))}}}\n\\author{{{escaped(_made(analysis))}}}\n\\date{{}}\n\\maketitle"
+    for passage in passages(analysis):
+        title = escaped(passage.title)
+        yield f"\\section*{{{title}}}" if passage.paragraphs else f"\n{title}\n"
+        yield from (escaped(" ".join(sentences)) + "\n" for sentences in passage.paragraphs)
+    yield "\\clearpage"
+    for drawing in found:
+        image = f"\\includegraphics[width=\\linewidth]{{figures/{drawing.name}.pdf}}"
+        ending = f"\\caption{{{escaped(drawing.caption)}}}\n\\label{{fig:{drawing.name}}}\n\\end{{figure}}\n\\clearpage"
+        yield f"\\begin{{figure}}[htbp]\n\\centering\n{image}\n{ending}"
+    yield table_inputs(analysis.tables)
+    yield "\\section*{Claims}"
+    yield from (escaped(sentence) + "\n" for sentence in _claims(analysis))
+
+
+def _write_figures(
+    found: Sequence[Drawing], folder: Path, formats: Sequence[Literal["pdf", "svg", "png"]], width: float, progress: Progress
+) -> None:
+    with told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for number, drawing in enumerate(found, start=1):
+        figure = drawing.figure(width)
+        for format in formats:
+            replace_durably(folder / f"{drawing.name}.{format}", _bytes(figure, format))
+        progress("figures", number, len(found))
+
+
+def _bytes(figure: Figure, format: Literal["pdf", "svg", "png"]) -> bytes:
+    file = io.BytesIO()
+    with printing():
+        save(figure, file, format)
+    return file.getvalue()
+
+
+def _captions(found: Sequence[Drawing]) -> str:
+    return "\n".join(f"{drawing.name}\n{drawing.caption}\n" for drawing in found)
+
+
+def _claims(analysis: Analysis) -> list[str]:
+    return [str(sentence) for sentence in analysis.more["claims"]["sentence"]]
+
+
+def _title(analysis: Analysis) -> str:
+    names = list(dict.fromkeys(sample.benchmark for sample in analysis.collection.samples))
+    return f"Imbalanced forgetting in {' and '.join(names)}"
+
+
+def _made(analysis: Analysis) -> str:
+    coding = "sum-to-zero" if analysis.coding == "sum" else analysis.coding
+    return f"forgetscope {version('forgetscope')}; {coding} coding of factors, {analysis.resamples:,} bootstrap resamples"
+
+
+def _is_pdf(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with told(path), path.open("rb") as file:
+        return file.read(5) == b"%PDF-"
+
+
+def _is_foreign(path: Path, mark: str) -> bool:
+    """Whether something is there that was not written here."""
+    if not path.is_dir():
+        return path.exists()
+    return not (path / mark).is_file() and any(path.iterdir())
