@@ -116,9 +116,10 @@ class StoredStep:
     def has(self, name: TableName) -> bool:
         return f"{name}.parquet" in self.manifest
 
-    def table(self, name: TableName) -> pa.Table:
+    def table(self, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
+        """All columns, or some of them, which are decoded alone."""
         # Not pq.read_table: its threads, still starting when a short command ends beside torch, abort the process at exit.
-        return pq.ParquetFile(pa.BufferReader(self.verified(f"{name}.parquet"))).read(use_threads=False)
+        return pq.ParquetFile(pa.BufferReader(self.verified(f"{name}.parquet"))).read(columns=columns, use_threads=False)
 
     def state(self) -> Tensors:
         """The tensors that the next step starts from; raises StateFreed if they were freed."""

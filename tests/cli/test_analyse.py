@@ -12,8 +12,10 @@ from typer.testing import CliRunner, Result
 
 import forgetscope as fs
 from forgetscope.analysis.paper import FIGURES, TABLES
+from forgetscope.analysis.results import MORE, Analysis
 from forgetscope.cli.app import app
 from forgetscope.errors import SpecError
+from forgetscope.report.results import write_analysis
 
 
 def invoke(*arguments: str | Path) -> Result:
@@ -29,14 +31,21 @@ def store(paper_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_table_and_figure_becomes_a_file(store: Path, tmp_path: Path) -> None:
-    result = invoke("analyse", store, "--out", tmp_path / "a", "--resamples", "200")
-    assert result.exit_code == 0, result.output
+def test_every_table_and_figure_becomes_a_file(analysed: Analysis, tmp_path: Path) -> None:
+    write_analysis(analysed, tmp_path / "a")
+    write_analysis(analysed, tmp_path / "a")  # into a folder that is there
     assert {path.stem for path in (tmp_path / "a" / "tables").glob("*.csv")} == set(TABLES)
     assert {path.stem for path in (tmp_path / "a" / "tables").glob("*.tex")} == set(TABLES)
     assert {path.stem for path in (tmp_path / "a" / "figures").glob("*.csv")} == set(FIGURES)
+    assert {path.stem for path in (tmp_path / "a" / "more").glob("*.csv")} == set(MORE) - {"joint_over_time"}
     for path in (tmp_path / "a").rglob("*.csv"):
         pd.testing.assert_index_equal(pd.read_csv(path).columns, pd.read_parquet(path.with_suffix(".parquet")).columns)
+
+
+@pytest.mark.slow
+def test_the_paper_s_shape_is_told_in_words_and_numbers(store: Path, tmp_path: Path) -> None:
+    result = invoke("analyse", store, "--out", tmp_path / "a", "--resamples", "200")
+    assert result.exit_code == 0, result.output
     assert "C100 (simulated: nothing was trained): 27 second steps, 18 third steps" in result.stdout
     assert "rank the classes by forgetting" in result.stdout
     assert result.stdout.rstrip().endswith(str(tmp_path / "a"))
@@ -79,3 +88,22 @@ def test_estimates_come_one_by_one_with_interval_and_n(store: Path) -> None:
         found.estimate("spearman_SIC", **keys)
     with pytest.raises(SpecError, match=r"no column 'statistics'\. Did you mean 'statistic'"):
         found.estimate("spearman_SIC", statistics="rho")
+
+
+def test_tables_beyond_the_paper_are_tables_too(analysed: Analysis, store: Path) -> None:
+    warning = {"benchmark": "TIN", "subset": "2", "group": "most forgotten quarter", "share": 1.0, "predictor": "SIC"}
+    found = analysed.estimate("early_warning", **warning)
+    assert found.low < found.value < found.high
+    assert analysed.estimate("early_warning", of="auc", **warning).value > found.value
+    assert analysed.estimate("spearman_SIC_NIC", of="sd", benchmark="C100", subset="2").n == 27
+    with pytest.raises(SpecError, match=r"missing holds no estimates"):
+        analysed.estimate("missing")
+    result = invoke("analyse", store, "--table", "claim")
+    assert (result.exit_code, "Did you mean 'claims'?" in result.stderr) == (2, True)
+
+
+def test_estimates_and_analyses_show_themselves_in_a_notebook(analysed: Analysis) -> None:
+    html = analysed.estimate("spearman_SIC_NIC", benchmark="C100", subset="2")._repr_html_()
+    assert html.startswith("<b>0.")
+    assert "n = 27" in html
+    assert "rank the classes by forgetting" in analysed._repr_html_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ SIZES = (
     *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "quantity", "statistic", "n", "half_width"),
     *("scale", "wanted_half_width", "needed_n", "simulated"),
 )
+COUNTED = ("diverged", "undefined", "unmeasured")
 LEFT_OUT = ("benchmark", "policy", "subset", "steps", *Omitted.__dataclass_fields__, "probes", "simulated")
 
 
@@ -53,6 +55,42 @@ def left_out(collection: Collection) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(LEFT_OUT))
 
 
+def counted(frame: pd.DataFrame, collection: Collection) -> pd.DataFrame:
+    """A frame about steps with, in every row, how many steps diverged and how many past classes were left out where it is from.
+
+    Steps without a value are the difference between the steps of that place, as in `left_out`, and n."""
+    if not {"benchmark", "policy", "subset"} <= set(frame.columns):
+        return frame
+    samples = {(sample.benchmark, sample.policy): sample for sample in collection.samples}
+
+    @cache
+    def count(benchmark: str, policy: str, subset: str, retention: str, increment: str, against: str) -> list[int]:
+        own = samples[benchmark, policy]
+        other = samples.get((against, policy), own)  # of another data set
+        sides = [own] if other is own else [own, other]
+        parts = [side.omitted(part, 0) for side in sides for part in _parts(subset, retention, increment)]
+        return [sum(getattr(part, name) for part in parts) for name in COUNTED]
+
+    keys = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "against")
+    columns = [frame[key].tolist() if key in frame else [""] * len(frame) for key in keys]
+    counts = [count(*row) for row in zip(*columns, strict=True)]
+    return pd.concat([frame, pd.DataFrame(counts, columns=list(COUNTED), index=frame.index, dtype="int64")], axis=1)
+
+
+def _parts(subset: str, retention: str, increment: str) -> list[Subset | Cell]:
+    """What a row's labels name: one subset or partition, or two with `against` between them."""
+    if "(" in subset:  # a partition in words
+        step, _, rest = subset.partition(" (")
+        retention, increment = (level.removesuffix(" %") for level in rest.removesuffix(")").split(", "))
+        return [Cell(int(step), retention, increment)]
+    if " against " in retention:
+        return [Cell(int(subset), level, increment) for level in retention.split(" against ")]
+    if retention:
+        return [Cell(int(subset), retention, increment)]
+    labels = [label.split("_") for label in subset.split(" against ")]
+    return [Subset(int(step), tuple(increments)) for step, *increments in labels]
+
+
 def missing(collection: Collection) -> pd.DataFrame:
     """What cannot be given, and what it would take, a sentence each."""
     return pd.DataFrame([{"what": text} for text in _missing(collection)], columns=["what"])
@@ -78,34 +116,47 @@ def _sizes(sample: Sample, cell: Cell) -> Iterator[Row]:
 def _missing(collection: Collection) -> Iterator[str]:
     if collection.damaged:
         ids = ", ".join(id[:8] for id in collection.damaged[:3])
-        yield f"{len(collection.damaged)} damaged steps ({ids}) are left out; `forgetscope store verify` names their files."
+        yield f"damaged steps, left out: {len(collection.damaged)} ({ids}); `forgetscope store verify` names their files."
     if not any(sample.steps for sample in collection.samples):
         yield "no finished step has past classes, so nothing can be forgotten; an experiment needs at least two steps."
         return
+    lacking: dict[str, list[str]] = {}  # what -> the samples that lack it
     for sample in collection.samples:
-        yield from _missing_in(sample)
+        for text in _missing_in(sample):
+            lacking.setdefault(text, []).append(sample.title)
+    for text, titles in lacking.items():
+        yield f"{titles[0] if len(titles) == 1 else f'{titles[0]} and {len(titles) - 1} others'}{text}"
     if not collection.reruns:
         yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
 
 
 def _missing_in(sample: Sample) -> Iterator[str]:
-    name = sample.benchmark + ("" if sample.policy == "uniform" else f", {sample.policy}")
+    """Each to be read after the sample's name."""
     if sample.numbers == [2]:
-        yield f"{name}: no third steps, so nothing can be said about how things go on."
+        cells = len(sample.partitions(2))
+        yield (
+            ": no third steps, so nothing can be said about how things go on; "
+            f"{FEWEST * cells} experiments of three steps would do, {FEWEST} per partition."
+        )
     for number in sample.numbers:
         counts = {cell: int(sample.mask(cell).sum()) for cell in sample.partitions(number)}
         short = {cell: FEWEST - n for cell, n in counts.items() if n < FEWEST}
         if short:
             more = sum(short.values())
             yield (
-                f"{name}, step {number}: the joint model needs {FEWEST} steps in a partition; {len(short)} of {len(counts)} "
+                f", step {number}: the joint model needs {FEWEST} steps in a partition; {len(short)} of {len(counts)} "
                 f"partitions have fewer, {more} more experiments would do."
             )
         if len(sample.increments(number)) < 2 or len(sample.retentions(number)) < 2:
-            yield f"{name}, step {number}: the effects of retention and increment need at least two levels of each."
+            levels = max(2, len(sample.increments(number))) * max(2, len(sample.retentions(number)))
+            lacking = 2 * levels - sum(min(2, n) for n in counts.values())
+            yield (
+                f", step {number}: the effects of retention and increment need two levels of each and two steps in every "
+                f"partition, {lacking} more experiments would do."
+            )
         elif min(counts.values()) < 2:
             lacking = sum(max(0, 2 - n) for n in counts.values())
-            yield f"{name}, step {number}: an ANOVA needs two steps in every partition, {lacking} more experiments would do."
+            yield f", step {number}: an ANOVA needs two steps in every partition, {lacking} more experiments would do."
         mask = sample.mask(Subset(number))
         if len(sample.steps) and not np.isfinite(sample.values["SIC", "rho"][mask]).any():
-            yield f"{name}, step {number}: no ranking: steps have fewer than three past classes, or nothing was measured."
+            yield f", step {number}: no ranking: steps have fewer than three past classes, or nothing was measured."

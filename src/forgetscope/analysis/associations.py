@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.ranks import partial_correlation, rank_correlations
+from forgetscope.analysis.ranks import partial_correlation, rank_correlations, spearman
 
 Values = NDArray[np.float64]
 
@@ -60,3 +60,10 @@ def associations_of(coefficients: Values, log_sim: Values, forgetting: Values) -
                 else matrices[:, position(asked.x), position(asked.y)]
             )
     return found
+
+
+def over_reruns(nic: Values, sic: Values) -> tuple[Values, NDArray[np.int64]]:
+    """[classes] each, of [runs, classes]: the rank correlation of a class's NIC and SIC over the runs, and in how many of them
+    it has both. NaN below three runs, or where one of the two never changes."""
+    known = np.isfinite(nic) & np.isfinite(sic)
+    return spearman(nic.T, sic.T), known.sum(axis=0)

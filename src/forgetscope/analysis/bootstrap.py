@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
+from threadpoolctl import threadpool_limits
 
 from forgetscope.errors import InputError
 from forgetscope.randomness import Streams
@@ -25,9 +26,8 @@ Statistic = Literal["mean", "sd"]
 
 CONFIDENCE = 0.95
 RESAMPLES = 1_000_000
-BLOCK = 1 << 26  # bootstrap values held at a time, 512 MB
+BLOCK = 1 << 27  # bootstrap values held at a time, 1 GB
 CHUNK = 1 << 18  # drawn values at a time and thread; decides which stream draws what, so it is part of the result
-ALONE = 1 << 18  # multiplications up to which OpenBLAS uses one thread
 TIE = 1e-12  # a resample this close to the sample, in standard deviations, has its value: sums in another order are no other
 
 
@@ -40,12 +40,13 @@ def bca(
     seed: int = 0,
     indices: ArrayLike | None = None,
     threads: int | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> Array:
     """[..., 2]: low and high ends for the means or population standard deviations (ddof 0) of samples [..., n].
 
     NaN, as in scipy and without a warning, where a sample is constant, has fewer than two values (for a standard deviation:
     three) or holds NaN. Equal seeds give equal resamples, whatever the number of threads; all samples of a size share them.
-    indices: [resamples, n], resamples that were drawn elsewhere."""
+    indices: [resamples, n], resamples that were drawn elsewhere. tick: called about as often as `ticks` says."""
     values = np.asarray(samples, np.float64)
     n = values.shape[-1]
     flat = values.reshape(math.prod(values.shape[:-1]), n)
@@ -61,10 +62,11 @@ def bca(
         # Both statistics follow shift and scale: in standard units rounding is the same for all.
         standard = (flat[known] - location[known, None]) / scale[known, None]
         size = max(1, BLOCK // count)
-        with ThreadPoolExecutor(threads or available_cores()) as pool:
+        # BLAS' own threads and those of the pool would fight for the cores.
+        with ThreadPoolExecutor(threads or available_cores()) as pool, threadpool_limits(1, user_api="blas"):
             for start in range(0, len(known), size):
                 part = standard[start : start + size]
-                distribution = _distribution(part, statistic, count, seed, drawn, pool)
+                distribution = _distribution(part, statistic, count, seed, drawn, pool, tick)
                 value = np.zeros(len(part)) if statistic == "mean" else np.ones(len(part))
                 left_out = _jackknife(part, statistic)
                 found = pool.map(_ends, distribution, value, left_out, itertools.repeat(confidence))
@@ -75,28 +77,36 @@ def bca(
     return ends.reshape(*values.shape[:-1], 2)
 
 
+def ticks(samples: int, n: int, resamples: int) -> int:
+    """How much work `bca` has with so many samples of n values, in calls of its `tick`."""
+    return -(-samples // max(1, BLOCK // resamples)) * _chunks(n, resamples)
+
+
 def cluster_bca(
-    statistic: Callable[[NDArray[np.int64]], float],
-    clusters: ArrayLike,
+    sums: ArrayLike,
+    statistic: Callable[[Array], Array],
     *,
     confidence: float = CONFIDENCE,
     resamples: int = 5_000,
     seed: int = 0,
-) -> tuple[float, float]:
-    """BCa interval for a statistic of pooled rows that come in clusters, such as the classes of one experiment.
+) -> Array:
+    """[..., 2]: BCa intervals for statistics of rows that come in clusters, such as the classes of one experiment.
 
-    Whole clusters are drawn. statistic: gets the numbers of the rows, some of them repeated. It may return NaN: such resamples
-    are left out. NaN below two clusters, and where the statistic never varies."""
-    _, label = np.unique(np.asarray(clusters), return_inverse=True)
-    rows = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1]) if len(label) else []
-    n = len(rows)
-    if n < 2:
-        return np.nan, np.nan
-    draws = Streams(seed, 0)("bootstrap", n).integers(0, n, (resamples, n))
-    distribution = np.array([statistic(np.concatenate([rows[i] for i in draw])) for draw in draws])
-    left_out = np.array([statistic(np.concatenate(rows[:i] + rows[i + 1 :])) for i in range(n)])
-    low, high = _ends(distribution[~np.isnan(distribution)], statistic(np.arange(len(label))), left_out, confidence)
-    return low, high
+    Whole clusters are drawn. sums: [clusters, k], what each cluster adds to the sums that the statistic is made of.
+    statistic: from totals [many, k] to values [many, ...]; it may return NaN, and such resamples are left out. NaN below two
+    clusters, and where the statistic never varies."""
+    parts = np.asarray(sums, np.float64)
+    n, total = len(parts), parts.sum(axis=0, keepdims=True)
+    value = statistic(total)[0]
+    ends = np.full((value.size, 2), np.nan)
+    if n > 1:
+        drawn = np.concatenate([counts @ parts for _, counts in _counts(n, resamples, seed)])
+        distributions, left_out = statistic(drawn).reshape(resamples, -1).T, statistic(total - parts).reshape(n, -1).T
+        for column, (distribution, own, without) in enumerate(zip(distributions, value.ravel(), left_out, strict=True)):
+            known = distribution[~np.isnan(distribution)]
+            tie = TIE * float(np.abs(known).max(initial=1e-300))
+            ends[column] = _ends(known, own, without, confidence, tie)
+    return ends.reshape(*value.shape, 2)
 
 
 def cluster_mean_bca(
@@ -106,56 +116,54 @@ def cluster_mean_bca(
     confidence: float = CONFIDENCE,
     resamples: int = 100_000,
     seed: int = 0,
-) -> tuple[float, float]:
-    """`cluster_bca` of the mean over all rows: clusters count by their rows. Rows that are NaN are left out."""
+) -> Array:
+    """[..., 2]: `cluster_bca` of means over values [rows, ...]: clusters count by their rows. Rows with NaN are left out."""
     value = np.asarray(values, np.float64)
-    known = ~np.isnan(value)
-    _, label = np.unique(np.asarray(clusters)[known], return_inverse=True)
-    sizes = np.bincount(label).astype(np.float64)
-    n = len(sizes)
-    if n < 2:
-        return np.nan, np.nan
-    value = value[known] - value[known].mean()
-    sums = np.bincount(label, weights=value)
-    parts = [counts @ np.stack([sums, sizes], axis=1) for _, counts in _counts(n, resamples, seed, None)]
-    total, size = np.concatenate(parts).T
-    left_out = (sums.sum() - sums) / (sizes.sum() - sizes)
-    middle = np.asarray(values, np.float64)[known].mean()
-    low, high = _ends(total / size, 0.0, left_out, confidence, tie=TIE * max(float(np.abs(value).max()), 1e-300))
-    return low + middle, high + middle
+    rows = value.reshape(len(value), -1)
+    missing, groups = np.unique(np.isnan(rows), axis=1, return_inverse=True)
+    ends = np.full((rows.shape[1], 2), np.nan)
+    for group, pattern in enumerate(missing.T):
+        columns = np.flatnonzero(groups == group)
+        known = rows[~pattern][:, columns]
+        _, label = np.unique(np.asarray(clusters)[~pattern], return_inverse=True)
+        if len(label):
+            middle = known.mean(axis=0)  # sums around it lose no digits
+            sums = np.zeros((int(label.max()) + 1, len(columns) + 1))
+            np.add.at(sums, label, np.column_stack([known - middle, np.ones(len(known))]))
+            found = cluster_bca(
+                sums, lambda total: total[:, :-1] / total[:, -1:], confidence=confidence, resamples=resamples, seed=seed
+            )
+            ends[columns] = found + middle[:, None]
+    return ends.reshape(*value.shape[1:], 2)
 
 
 def _distribution(
-    standard: Array, statistic: Statistic, resamples: int, seed: int, drawn: NDArray[np.int64] | None, pool: ThreadPoolExecutor
+    standard: Array,
+    statistic: Statistic,
+    resamples: int,
+    seed: int,
+    drawn: NDArray[np.int64] | None,
+    pool: ThreadPoolExecutor,
+    tick: Callable[[], None],
 ) -> Array:
     """[samples, resamples]."""
     samples, n = standard.shape
     out = np.empty((samples, resamples))
-    both = np.concatenate([standard, standard**2]) if statistic == "sd" else standard
-    columns = np.ascontiguousarray(both.T / n)
+    columns = (np.concatenate([standard, standard**2]) if statistic == "sd" else standard) / n
 
     def fill(chunk: int) -> None:
         rows, counts = _count(n, resamples, seed, drawn, chunk)
-        sums = _product(counts, columns)
-        if statistic == "sd":
-            first, second = sums[:, :samples], sums[:, samples:]
-            sums = np.sqrt(np.maximum(second - first**2, 0))
-        out[:, rows] = sums.T
+        own = out[:, rows]
+        if statistic == "mean":
+            np.matmul(columns, counts.T, out=own)
+        else:
+            sums = columns @ counts.T
+            np.square(sums[:samples], out=own)
+            np.subtract(sums[samples:], own, out=own)
+            np.sqrt(np.maximum(own, 0, out=own), out=own)
 
-    list(pool.map(fill, range(_chunks(n, resamples))))
-    return out
-
-
-def _product(counts: Array, columns: Array) -> Array:
-    """counts @ columns, in pieces that BLAS does by itself: its threads and those of the pool would fight for the cores."""
-    out = np.empty((len(counts), columns.shape[1]))
-    for start in range(0, columns.shape[1], 32):
-        part = columns[:, start : start + 32]
-        rows = max(1, ALONE // part.size)
-        whole = len(counts) // rows * rows
-        stacked = counts[:whole].reshape(-1, rows, counts.shape[1]) @ part
-        out[:whole, start : start + 32] = stacked.reshape(whole, part.shape[1])
-        out[whole:, start : start + 32] = counts[whole:] @ part
+    for _ in pool.map(fill, range(_chunks(n, resamples))):
+        tick()
     return out
 
 
@@ -178,8 +186,8 @@ def _count(n: int, resamples: int, seed: int, drawn: NDArray[np.int64] | None, c
     return rows, np.bincount(picked.ravel(), minlength=count * n).reshape(count, n).astype(np.float64)
 
 
-def _counts(n: int, resamples: int, seed: int, drawn: NDArray[np.int64] | None) -> Iterable[tuple[slice, Array]]:
-    return (_count(n, resamples, seed, drawn, chunk) for chunk in range(_chunks(n, resamples)))
+def _counts(n: int, resamples: int, seed: int) -> Iterable[tuple[slice, Array]]:
+    return (_count(n, resamples, seed, None, chunk) for chunk in range(_chunks(n, resamples)))
 
 
 def _jackknife(standard: Array, statistic: Statistic) -> Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.differences import Difference, paired, welch
 from forgetscope.analysis.paper import MODEL
-from forgetscope.analysis.samples import Collection, Name, Sample, Subset
+from forgetscope.analysis.samples import Collection, Mask, Name, Sample, Subset
 from forgetscope.analysis.statistics import Estimate, fisher_z
 
 Values = NDArray[np.float64]
@@ -56,6 +56,36 @@ def within_steps(sample: Sample, subset: Subset, name: Name, against: Name) -> E
     """The mean difference of two quantities of the same steps."""
     mask = sample.mask(subset)
     return paired(on_its_scale(sample, name)[mask], on_its_scale(sample, against)[mask]).estimate
+
+
+def steadiness(sample: Sample, subset: Subset, name: Name, against: Name) -> Estimate:
+    """By how much less the first varies from step to step: the mean difference of absolute deviations from the median, which
+    the test of Brown and Forsythe (1974) compares, here in pairs. Correlations as they are. Unknown below three steps."""
+    mask = sample.mask(subset)
+    both = np.stack([sample.values[name][mask], sample.values[against][mask]])
+    both = both[:, np.isfinite(both).all(axis=0)]
+    if both.shape[1] < 3:
+        return Estimate(np.nan, np.nan, np.nan, both.shape[1])
+    own, other = np.abs(both - np.median(both, axis=1, keepdims=True))
+    return paired(other, own).estimate
+
+
+def between_levels(sample: Sample, subset: Subset, factor: str, levels: tuple[str, str], values: Values) -> Difference:
+    """The first level of `retention` or `increment` minus the second. Values [S] of one experiment count once in a level, and
+    experiments that have both, as in a paired design, are compared with themselves."""
+    own = np.array(getattr(sample, factor))
+    parts = [_means_by_root(sample, sample.mask(subset) & (own == level), values) for level in levels]
+    both = [root for root in parts[0] if root in parts[1]]
+    if both:
+        return paired([parts[0][root] for root in both], [parts[1][root] for root in both])
+    return welch(list(parts[0].values()), list(parts[1].values()))
+
+
+def _means_by_root(sample: Sample, mask: Mask, values: Values) -> dict[str, float]:
+    groups: dict[str, list[float]] = {}
+    for i in np.flatnonzero(mask & np.isfinite(values)):
+        groups.setdefault(sample.root[i], []).append(float(values[i]))
+    return {root: float(np.mean(found)) for root, found in groups.items()}
 
 
 def neighbours(sample: Sample) -> Iterator[tuple[Subset, Subset]]:
@@ -160,5 +190,5 @@ def _row(comparison: str, test: str, sample: Sample, name: Name, found: Differen
         **{"comparison": comparison, "test": test, "scale": "z" if name[1].startswith("rho") else "value"},
         **{"policy": sample.policy, "quantity": name[0], "statistic": name[1], "difference": found.estimate.value},
         **{"low": found.estimate.low, "high": found.estimate.high, "p": found.p, "n": found.estimate.n},
-        "simulated": sample.simulated is not None,
+        **{"simulated": sample.simulated is not None, "rehearsal_pct": "", "class_pct": ""},
     }

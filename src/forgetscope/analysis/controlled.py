@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from forgetscope.analysis.statistics import correlation_estimate, spearman
+from forgetscope.analysis.associations import over_reruns
+from forgetscope.analysis.pooling import mean_of, spread_of
 from forgetscope.benchmark.plans import Reruns
 from forgetscope.errors import StoreError
 from forgetscope.store import Store, StoredStep
@@ -121,7 +121,7 @@ def _controlled_step(store: Store, picked: Reruns) -> ControlledStep:
         missing=len(ids) - len(there),
         unproved=sum(run.start_weights is None for run in runs),
         classes=classes,
-        spread=_spread([(found.correlation, found.runs) for found in classes]),
+        spread=_spread(classes),
     )
 
 
@@ -130,29 +130,24 @@ def _over_runs(runs: Sequence[StoredStep]) -> list[ClassOverRuns]:
     if not runs:
         return []
     columns = ["class_id", "class_name", "introduced_step", "nic", "sic"]
-    rows = pd.concat([run.table("classes").select(columns).to_pandas() for run in runs], ignore_index=True)
-    past = rows[rows["introduced_step"] < runs[0].spec.step]
-    return [
-        ClassOverRuns(
-            class_id=int(str(class_id)),
-            class_name=str(found["class_name"].iloc[0]),
-            correlation=spearman(found["nic"], found["sic"]),
-            runs=int((found["nic"].notna() & found["sic"].notna()).sum()),
-        )
-        for class_id, found in past.groupby("class_id", sort=False)
-    ]
+    tables = [run.table("classes", columns).to_pandas() for run in runs]
+    tables = [table[table["introduced_step"] < runs[0].spec.step] for table in tables]
+    nic, sic = (np.stack([table[name].to_numpy(np.float64) for table in tables]) for name in ("nic", "sic"))
+    rho, counts = over_reruns(nic, sic)
+    found = zip(tables[0]["class_id"].tolist(), tables[0]["class_name"].tolist(), rho.tolist(), counts.tolist(), strict=True)
+    return [ClassOverRuns(*row) for row in found]
 
 
-def _spread(correlations: Sequence[tuple[float, int]]) -> Spread:
-    known = [(rho, runs) for rho, runs in correlations if not math.isnan(rho)]
-    if not known:
+def _spread(classes: Sequence[ClassOverRuns]) -> Spread:
+    ranked = [found for found in classes if not math.isnan(found.correlation)]
+    if not ranked:
         return Spread(0, math.nan, math.nan, math.nan, (math.nan,) * 2, (math.nan,) * 2, math.nan, math.nan)
-    rho = np.array([value for value, _ in known])
+    rho = np.array([found.correlation for found in ranked])
     lower, median, upper = (float(value) for value in np.quantile(rho, [0.25, 0.5, 0.75]))
     return Spread(
         classes=len(rho),
-        mean=correlation_estimate(rho, [runs for _, runs in known]).value,
-        deviation=float(rho.std()),
+        mean=mean_of("rho", rho, np.array([found.runs for found in ranked])).value,
+        deviation=spread_of(rho),
         median=median,
         quartiles=(lower, upper),
         extremes=(float(rho.min()), float(rho.max())),

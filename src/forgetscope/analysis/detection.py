@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -11,8 +9,6 @@ from forgetscope.analysis.ranks import average_ranks
 from forgetscope.errors import InputError
 
 Array = NDArray[np.float64]
-
-COMPARISONS = 1 << 20  # of classes with each other at a time: bounds memory
 
 
 def precision_at_k(scores: ArrayLike, forgetting: ArrayLike, k: int) -> Array:
@@ -67,12 +63,11 @@ def _complete(first: ArrayLike, second: ArrayLike) -> tuple[Array, Array]:
 
 def _share_of_first(values: Array, k: int) -> Array:
     """[..., classes]: the chance of each class to be among the k highest if ties are broken at random; 0 where unknown."""
-    rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
-    share = np.empty(rows.shape)
-    size = max(1, COMPARISONS // max(1, rows.shape[1] ** 2))
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        above = np.sum(part[:, None, :] > part[:, :, None], axis=-1)
-        tied = np.sum(part[:, None, :] == part[:, :, None], axis=-1)
-        share[start : start + size] = np.clip((k - above) / np.maximum(tied, 1), 0, 1)
-    return np.where(np.isnan(values), 0.0, share.reshape(values.shape))
+    known = ~np.isnan(values)
+    filled = np.where(known, values, -np.inf)
+    edge = -np.sort(-filled, axis=-1)[..., min(k, values.shape[-1]) - 1, None]
+    above = filled > edge
+    tied = filled == edge
+    left = k - above.sum(axis=-1, keepdims=True)
+    share = np.where(tied, np.minimum(left / np.maximum(tied.sum(axis=-1, keepdims=True), 1), 1), above)
+    return np.where(known, share, 0.0)

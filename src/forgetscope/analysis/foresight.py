@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.bootstrap import cluster_bca, cluster_mean_bca
 from forgetscope.analysis.detection import most_forgotten, precision_at_k, roc_auc
+from forgetscope.analysis.figures import swarms
 from forgetscope.analysis.joint import JointModels
-from forgetscope.analysis.measured import SHARES
+from forgetscope.analysis.measured import SHARES, MeasuredStep
 from forgetscope.analysis.paper import MODEL, THREE
-from forgetscope.analysis.samples import Collection, Sample, Subset
+from forgetscope.analysis.samples import Cell, Collection, Sample, Subset
 
 Values = NDArray[np.float64]
 Row = dict[str, Any]
@@ -26,6 +27,10 @@ RESAMPLES = 2_000  # of whole experiments
 WARNING = (
     *("benchmark", "policy", "subset", "group", "share", "predictor"),
     *("precision", "precision_lo", "precision_hi", "auc", "auc_lo", "auc_hi", "n", "simulated"),
+)
+FLAGGED = (
+    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "swarm", "step_id", "share", "predictor"),
+    *("class_id", "score", "forgetting", "flagged", "hit"),
 )
 CALIBRATION = (
     *("benchmark", "policy", "subset", "bin", "predicted", "observed", "observed_lo", "observed_hi", "classes", "n"),
@@ -41,6 +46,22 @@ def early_warning(collection: Collection, joint: JointModels) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(WARNING))
 
 
+def flagged(collection: Collection, joint: JointModels) -> pd.DataFrame:
+    """Every past class of the steps that swarm figures draw: its score after a share of training, and what became of it.
+
+    A class is `flagged` if its score is among the highest quarter of its step, and `hit` if its forgetting is. Scores are
+    predictions for an unseen step, or SIC where a partition has too few steps for the joint model; `predictor` says which."""
+    rows = [
+        row
+        for sample in collection.samples
+        for step in sample.numbers
+        for cell, drawn in swarms(sample, step)
+        for swarm, i in enumerate(drawn, start=1)
+        for row in _flags(sample, cell, swarm, i, joint)
+    ]
+    return pd.DataFrame(rows, columns=list(FLAGGED))
+
+
 def calibration(collection: Collection, joint: JointModels) -> pd.DataFrame:
     """Held-out predictions in ten groups of equal size: what was predicted, and what came. Slope and intercept are those of
     observed on predicted forgetting; 1 and 0 are perfect."""
@@ -50,46 +71,70 @@ def calibration(collection: Collection, joint: JointModels) -> pd.DataFrame:
 
 def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Row]:
     chosen = [i for i in np.flatnonzero(sample.mask(subset)) if len(sample.steps[i].ranked)]
+    if not chosen:
+        return
+    predictors = (MODEL, *THREE)
     held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
+    scores = [_scores(sample.steps[i], held_out[i] if held_out else np.empty(0)) for i in chosen]
     roots = [sample.root[i] for i in chosen]
     for group, part in GROUPS.items():
+        found = _measured(scores, [sample.steps[i].ranked for i in chosen], part)
+        ends = cluster_mean_bca(found, roots, resamples=RESAMPLES)  # [shares, predictors, 2, 2]
         for k, share in enumerate(SHARES):
-            for predictor in (MODEL, *THREE):
-                scores: list[Values | None]
-                if predictor == MODEL:
-                    scores = [held_out[i][k] if len(held_out[i]) else None for i in chosen]
-                else:
-                    scores = [sample.steps[i].early[k, THREE.index(predictor)] for i in chosen]
-                found = _measured(scores, [sample.steps[i].ranked for i in chosen], part)
-                yield {
-                    **_where(sample, subset),
-                    **{"group": group, "share": share, "predictor": predictor, "n": int(np.isfinite(found[:, 0]).sum())},
-                    **_mean("precision", found[:, 0], roots),
-                    **_mean("auc", found[:, 1], roots),
-                }
+            for p, predictor in enumerate(predictors):
+                own = found[:, k, p]
+                known = own[np.isfinite(own[:, 0])]
+                row = {**_where(sample, subset), "group": group, "share": share, "predictor": predictor, "n": len(known)}
+                for m, name in enumerate(("precision", "auc")):
+                    row[name] = float(known[:, m].mean()) if len(known) else np.nan
+                    row[f"{name}_lo"], row[f"{name}_hi"] = ends[k, p, m].tolist()
+                yield row
 
 
-def _measured(scores: list[Values | None], truths: list[Values], part: float) -> Values:
-    """[steps, 2]: precision and area under the curve. The group has at least one class, and never all of them."""
-    found = np.full((len(truths), 2), np.nan)
+def _flags(sample: Sample, cell: Cell, swarm: int, i: int, joint: JointModels) -> Iterator[Row]:
+    step = sample.steps[i]
+    held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
+    modelled = bool(held_out) and len(held_out[i]) > 0
+    scores = held_out[i] if modelled else step.early[:, THREE.index("SIC")]
+    classes = len(step.ranked)
+    k = max(1, round(GROUPS["most forgotten quarter"] * classes))
+    if k >= classes:
+        return
+    hits = most_forgotten(step.ranked, k)
+    where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(cell.step)}
+    where |= {"rehearsal_pct": cell.retention, "class_pct": cell.increment, "swarm": str(swarm), "step_id": step.facts.id}
+    for share, score in zip(SHARES, scores, strict=True):
+        if not np.isfinite(score).all():
+            continue
+        chosen = most_forgotten(score, k)
+        for c, id in enumerate(step.class_ids[step.complete].tolist()):
+            yield {
+                **where,
+                **{"share": share, "predictor": MODEL if modelled else "SIC", "class_id": id, "score": float(score[c])},
+                **{"forgetting": float(step.ranked[c]), "flagged": bool(chosen[c]), "hit": bool(hits[c])},
+            }
+
+
+def _scores(step: MeasuredStep, held_out: Values) -> Values:
+    """[shares, predictors, C]: the joint model's prediction where there is one, then each coefficient."""
+    model = held_out if len(held_out) else np.full((len(SHARES), len(step.ranked)), np.nan)
+    return np.concatenate([model[:, None], step.early], axis=1)
+
+
+def _measured(scores: list[Values], truths: list[Values], part: float) -> Values:
+    """[steps, shares, predictors, 2]: precision and area under the curve. The group has at least one class, and never all."""
+    found = np.full((len(truths), *scores[0].shape[:2], 2), np.nan)
     alike: dict[int, list[int]] = {}  # steps with as many classes are measured at once
-    for i, score in enumerate(scores):
-        if score is not None and np.isfinite(score).all():
-            alike.setdefault(len(truths[i]), []).append(i)
+    for i, truth in enumerate(truths):
+        alike.setdefault(len(truth), []).append(i)
     for classes, steps in alike.items():
         k = max(1, round(part * classes))
         if k < classes:
-            score, truth = np.stack([scores[i] for i in steps]), np.stack([truths[i] for i in steps])  # type: ignore[misc]
-            found[steps, 0] = precision_at_k(score, truth, k)
-            found[steps, 1] = roc_auc(score, most_forgotten(truth, k))
+            score, truth = np.stack([scores[i] for i in steps]), np.stack([truths[i] for i in steps])[:, None, None]
+            found[steps, ..., 0] = precision_at_k(score, truth, k)
+            found[steps, ..., 1] = roc_auc(score, most_forgotten(truth, k))
+            found[steps] = np.where(np.isfinite(score).all(axis=-1, keepdims=True), found[steps], np.nan)
     return found
-
-
-def _mean(name: str, values: Values, roots: list[str]) -> Row:
-    known = values[np.isfinite(values)]
-    mean = float(known.mean()) if len(known) else np.nan
-    low, high = cluster_mean_bca(values, roots, resamples=RESAMPLES) if len(known) > 1 else (np.nan, np.nan)
-    return {name: mean, f"{name}_lo": low, f"{name}_hi": high}
 
 
 def _calibrated(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Row]:
@@ -99,12 +144,12 @@ def _calibrated(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[
         return
     predicted = np.concatenate([held_out[i][-1] for i in chosen])
     observed = np.concatenate([sample.steps[i].ranked for i in chosen])
-    codes = zip(_codes(sample, chosen), chosen, strict=True)
-    clusters = np.concatenate([np.full(len(sample.steps[i].ranked), code) for code, i in codes])
+    roots = np.repeat([sample.root[i] for i in chosen], [len(sample.steps[i].ranked) for i in chosen])
     known = np.isfinite(predicted)
-    predicted, observed, clusters = predicted[known], observed[known], clusters[known]
+    predicted, observed = predicted[known], observed[known]
     if len(predicted) < BINS:
         return
+    clusters = np.unique(roots[known], return_inverse=True)[1]
     for number, rows in enumerate(np.array_split(np.argsort(predicted, kind="stable"), BINS), start=1):
         low, high = cluster_mean_bca(observed[rows], clusters[rows], resamples=RESAMPLES)
         yield {
@@ -112,23 +157,23 @@ def _calibrated(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[
             **{"bin": str(number), "predicted": float(predicted[rows].mean()), "observed": float(observed[rows].mean())},
             **{"observed_lo": low, "observed_hi": high, "classes": len(rows), "n": len(np.unique(clusters[rows]))},
         }
-    for name, power in (("slope", 0), ("intercept", 1)):
+    middle = predicted.mean(), observed.mean()
+    x, y = predicted - middle[0], observed - middle[1]
+    sums = np.zeros((int(clusters.max()) + 1, 5))
+    np.add.at(sums, clusters, np.column_stack([np.ones(len(x)), x, y, x * x, x * y]))
 
-        def line(rows: NDArray[np.int64], power: int = power) -> float:
-            x, y = predicted[rows], observed[rows]
-            variance = float(x.var())
-            slope = float(((x - x.mean()) * y).mean()) / variance if variance > 0 else np.nan
-            return slope if power == 0 else float(y.mean()) - slope * float(x.mean())
+    def line(total: Values) -> Values:
+        """[many, 2]: slope and intercept, from sums of 1, x, y, x² and xy."""
+        n, sx, sy, sxx, sxy = total.T
+        variance = n * sxx - sx**2
+        slope = (n * sxy - sx * sy) / np.where(variance > 0, variance, np.nan)
+        return np.stack([slope, middle[1] + sy / n - slope * (middle[0] + sx / n)], axis=-1)
 
-        low, high = cluster_bca(line, clusters, resamples=RESAMPLES // 10)
-        value = line(np.arange(len(predicted)))
-        counts = {"classes": len(predicted), "n": len(np.unique(clusters))}
+    for name, value, (low, high) in zip(
+        ("slope", "intercept"), line(sums.sum(axis=0)[None])[0], cluster_bca(sums, line, resamples=RESAMPLES), strict=True
+    ):
+        counts = {"classes": len(x), "n": len(sums)}
         yield _where(sample, subset) | {"bin": name, "observed": value, "observed_lo": low, "observed_hi": high} | counts
-
-
-def _codes(sample: Sample, chosen: list[int]) -> list[int]:
-    names = {root: k for k, root in enumerate(dict.fromkeys(sample.root[i] for i in chosen))}
-    return [names[sample.root[i]] for i in chosen]
 
 
 def _where(sample: Sample, subset: Subset) -> Row:

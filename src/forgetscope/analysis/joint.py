@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,10 +15,13 @@ from forgetscope.analysis.mixed import fit, leave_one_out, moments
 from forgetscope.analysis.paper import MODEL, THREE
 from forgetscope.analysis.ranks import spearman
 from forgetscope.analysis.samples import Cell, Sample
+from forgetscope.analysis.statistics import Estimate
+from forgetscope.threads import available_cores
 
 Values = NDArray[np.float64]
 
 PROBES = 32  # fitted at a time
+WALD = 1.959964  # standard errors to either side of a 95 % interval
 FEWEST = 3  # steps of a partition: with one left out, two are the least that show a variance between steps
 
 
@@ -39,15 +43,21 @@ class JointModels:
                 for statistic in ("rho", "mae"):
                     sample.values[name, statistic] = np.full(len(sample.steps), np.nan)
             self.held_out[sample.benchmark, sample.policy] = [np.full((0, len(s.ranked)), np.nan) for s in sample.steps]
-        for done, (sample, cell) in enumerate(cells, start=1):
-            self._add(sample, cell)
-            self.progress("partitions fitted", done, len(cells))
+        with ThreadPoolExecutor(available_cores()) as pool:  # partitions with many steps are long stretches without the lock
+            fits = pool.map(lambda place: self._fitted(_steps(*place)), cells)
+            for done, ((sample, cell), found) in enumerate(zip(cells, fits, strict=True), start=1):
+                if found is not None:
+                    self._add(sample, cell, found)
+                self.progress("partitions fitted", done, len(cells))
 
-    def weights(self, sample: Sample, cell: Cell) -> tuple[dict[str, float], int]:
-        """Standardised fixed effects in a partition, and the number of steps behind them."""
+    def weights(self, sample: Sample, cell: Cell) -> dict[str, Estimate]:
+        """Standardised fixed effects in a partition with Wald intervals; n counts its steps. Empty where there are too few."""
         steps = _steps(sample, cell)
         found = self._fitted(steps)
-        return {} if found is None else dict(zip(THREE, found["weights"].tolist(), strict=True)), len(steps)
+        if found is None:
+            return {}
+        numbers = zip(THREE, found["weights"].tolist(), found["weight errors"].tolist(), strict=True)
+        return {name: Estimate(w, w - WALD * error, w + WALD * error, len(steps)) for name, w, error in numbers}
 
     def course(self, sample: Sample, cell: Cell, read: Callable[[str], Values]) -> tuple[Values, Values] | None:
         """[probes, groups] each: rank correlation and mean absolute error of held-out steps, from the first probes only.
@@ -60,11 +70,8 @@ class JointModels:
         found = self.cache.get("joint-course", content, lambda: _fit_course(steps, read))
         return found["rho"].astype(np.float64), found["mae"].astype(np.float64)
 
-    def _add(self, sample: Sample, cell: Cell) -> None:
-        steps, positions = _steps(sample, cell), np.flatnonzero(sample.mask(cell))
-        found = self._fitted(steps)
-        if found is None:
-            return
+    def _add(self, sample: Sample, cell: Cell, found: Arrays) -> None:
+        positions = np.flatnonzero(sample.mask(cell))
         for name in (MODEL, "SIC_model"):
             for statistic in ("rho", "mae"):
                 sample.values[name, statistic][positions] = found[f"{name} {statistic}"]
@@ -97,7 +104,10 @@ def _fit(x: Values, y: Values) -> Arrays:
     """The last share is all of training; the others are only predicted from."""
     predictions = leave_one_out(x, y).predictions
     alone = leave_one_out(x[-1, :, :, :1], y).predictions
-    found: Arrays = {"predictions": predictions, "weights": fit(moments(x[-1], y)).standardised}
+    whole = fit(moments(x[-1], y))
+    scale = whole.standardised / np.where(whole.fixed[1:] == 0, np.nan, whole.fixed[1:])
+    errors = np.abs(scale) * np.sqrt(np.diagonal(whole.fixed_covariance)[1:])
+    found: Arrays = {"predictions": predictions, "weights": whole.standardised, "weight errors": errors}
     for name, predicted in ((MODEL, predictions[-1]), ("SIC_model", alone)):
         found[f"{name} rho"] = spearman(predicted, y)
         found[f"{name} mae"] = _mean_absolute(predicted - y)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def probes_within(share: float, probes: int) -> int:
 
 def _arrays(step: StoredStep) -> Arrays:
     facts = _facts(step)
-    arrays: Arrays = {"facts": np.frombuffer(json.dumps(asdict(facts)).encode(), np.uint8)}
+    arrays: Arrays = {"facts": np.frombuffer(json.dumps(vars(facts)).encode(), np.uint8)}
     if facts.step == 1 or facts.diverged:
         return arrays
     past = _past(step)
@@ -134,14 +134,15 @@ def _arrays(step: StoredStep) -> Arrays:
     forgetting = past["forgetting"][complete]
     shares = [probes_within(share, len(sums)) for share in SHARES]
     empty = np.full((3, int(complete.sum())), np.nan)
+    found = associations_of(np.concatenate([sums, measures[None, :4]]), measures[4], forgetting)
     return arrays | {
         "class_ids": past["class_id"],
         "forgetting": past["forgetting"],
         "complete": complete,
         "measures": every,
         "early": np.stack([sums[n - 1, :3] if n else empty for n in shares]),
-        "associations": associations_of(measures[None, :4], measures[4], forgetting)[0],
-        "course": associations_of(sums, measures[4], forgetting).astype(np.float32),
+        "associations": found[-1],
+        "course": found[:-1].astype(np.float32),
     }
 
 
@@ -180,7 +181,7 @@ def _measured_from(facts: StepFacts, arrays: Arrays) -> MeasuredStep:
 
 def _past(step: StoredStep) -> dict[str, NDArray[Any]]:
     """Columns of the past classes, in the order of the head's nodes."""
-    table = step.table("classes")
+    table = step.table("classes", ["class_id", "introduced_step", "forgetting", *COEFFICIENTS, "log_sim"])
     past = table.column("introduced_step").to_numpy() < step.spec.step
     names = ("forgetting", *COEFFICIENTS, "log_sim")
     columns = {name: table.column(name).to_numpy(zero_copy_only=False)[past].astype(np.float64) for name in names}
@@ -196,7 +197,7 @@ def _complete(past: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
 
 def _cumulative(step: StoredStep, class_ids: NDArray[np.int64]) -> Values:
     """[probes, 4, P]: sums of the terms so far; once a term is missing, so is every later sum."""
-    table = step.table("probes").select(["probe", "class_id", *COEFFICIENTS])
+    table = step.table("probes", ["probe", "class_id", *COEFFICIENTS])
     classes, probes = len(class_ids), table.num_rows // max(1, len(class_ids))
     terms = np.empty((probes, len(COEFFICIENTS), classes))
     ids = table.column("class_id").to_numpy()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forgetscope.analysis.cache import Arrays, Cache, content_of
-from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate, sd_estimates
+from forgetscope.analysis.statistics import Estimate, correlation_estimate, fisher_z, in_rho, mean_estimate, sd_estimates
 
 Values = NDArray[np.float64]
 
@@ -29,7 +30,7 @@ def spread_of(known: Values) -> float:
 
 def means_along(correlations: Values, ranked: NDArray[np.int64]) -> dict[str, Values]:
     """Of correlations [S, columns]: each column's mean with interval, standard deviation and number."""
-    found = [correlation_estimate(column, ranked.tolist()) for column in correlations.T]
+    found = [in_rho(mean_estimate(column)) for column in fisher_z(correlations, ranked[:, None]).T]
     spreads = [spread_of(column[~np.isnan(column)]) for column in correlations.T]
     return {
         "mean": np.array([e.value for e in found]),
@@ -46,12 +47,16 @@ class Spreads:
 
     cache: Cache
     resamples: int
+    progress: Callable[[str, int, int], None]
 
     def intervals(self, samples: Sequence[Values]) -> list[Estimate]:
         """Of standard deviations (ddof 0). Equal samples have equal intervals, whatever else is asked for."""
         contents = [content_of(values, self.resamples) for values in samples]
         missing = {c: values for c, values in zip(contents, samples, strict=True) if not self.cache.has("spread", c)}
-        made = dict(zip(missing, sd_estimates(list(missing.values()), resamples=self.resamples), strict=True))
+        progress = partial(self.progress, "blocks of resamples")
+        made = dict(
+            zip(missing, sd_estimates(list(missing.values()), resamples=self.resamples, progress=progress), strict=True)
+        )
         return [self._interval(content, len(values), made) for content, values in zip(contents, samples, strict=True)]
 
     def _interval(self, content: str, n: int, made: Mapping[str, Estimate]) -> Estimate:

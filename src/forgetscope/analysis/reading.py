@@ -14,6 +14,12 @@ from forgetscope.analysis.tabulation import matching, records
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis
 
+LEFT_OUT = {
+    "diverged": ("diverged step", "diverged steps"),
+    "no_value": ("step without a ranking", "steps without a ranking"),
+    "undefined": ("class never learned", "classes never learned"),
+    "unmeasured": ("class not measured", "classes not measured"),
+}
 NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
@@ -27,7 +33,7 @@ class Passage:
 
 def passages(analysis: Analysis) -> list[Passage]:
     """What predicts, how well, from how early on, how sure; then the paper's claims, and what is missing."""
-    return [*_samples(analysis), *_claims(analysis), *_missing(analysis)]
+    return [*_samples(analysis), *_left_out(analysis), *_claims(analysis), *_missing(analysis)]
 
 
 def reading_lines(analysis: Analysis) -> list[str]:
@@ -42,15 +48,14 @@ def reading_lines(analysis: Analysis) -> list[str]:
 
 def _samples(analysis: Analysis) -> Iterator[Passage]:
     for sample in analysis.collection.samples:
-        name = sample.benchmark + ("" if sample.policy == "uniform" else f", {sample.policy}")
         made = " (simulated: nothing was trained)" if sample.simulated else ""
-        steps = [f"{int((sample.number == n).sum())} {_nth(n)} steps" for n in sample.numbers]
+        steps = [_counted(int((sample.number == n).sum()), f"{_nth(n)} step", f"{_nth(n)} steps") for n in sample.numbers]
         paragraphs = []
         for number in sample.numbers:
             said = list(_sentences(analysis, {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number)}))
             if said:
                 paragraphs.append((f"{_nth(number).capitalize()} steps: {said[0]}", *said[1:]))
-        yield Passage(f"{name}{made}: {', '.join(steps)}", tuple(paragraphs))
+        yield Passage(f"{sample.title}{made}: {', '.join(steps)}", tuple(paragraphs))
 
 
 def _sentences(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
@@ -64,7 +69,8 @@ def _sentences(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
     if known:
         order = sorted(known, key=lambda name: -known[name]["mean"])
         told = ", ".join(f"{name} {_estimate(known[name])}" for name in order)
-        yield f"{told} rank the classes by forgetting (mean rho, 95 % interval)."
+        sure = "" if math.isnan(known[order[0]]["mean_lo"]) else ", 95 % interval"
+        yield f"{told} rank the classes by forgetting (mean rho{sure})."
         given = {name: found[name, "rho_p"] for name in order}
         if not all(math.isnan(row["mean"]) for row in given.values()):
             yield f"Given the other two: {', '.join(f'{name} {_estimate(row)}' for name, row in given.items())}."
@@ -99,14 +105,34 @@ def _warning(analysis: Analysis, where: dict[str, str]) -> Iterator[str]:
         yield f"The most forgotten quarter of an unseen step is found after a share of training of {'; '.join(told)}."
 
 
+def _left_out(analysis: Analysis) -> Iterator[Passage]:
+    frame = analysis.more.get("left_out")
+    for row in records(frame) if frame is not None else ():
+        told = [_counted(int(row[name]), *words) for name, words in LEFT_OUT.items() if row[name]]
+        if told:
+            policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
+            yield Passage(f"Left out of {row['benchmark']}{policy}, step {row['subset']}: {', '.join(told)}.")
+
+
 def _claims(analysis: Analysis) -> Iterator[Passage]:
     frame = analysis.more.get("claims")
     if frame is None or frame.empty:
         return
     counts = frame["verdict"].value_counts()
     told = ", ".join(f"{int(counts.get(word, 0))} {word}" for word in ("confirmed", "contested", "undecided"))
-    contested = tuple((text,) for text in frame[frame["verdict"] == "contested"]["sentence"].tolist())
-    yield Passage(f"The paper's claims, each where it can be asked: {told} (all are listed under claims).", contested)
+    frame = analysis.more.get("claims_in_detail", pd.DataFrame({"verdict": [], "claim": []}))
+    detail = matching(frame, verdict="contested")
+    contested = {str(claim): records(rows) for claim, rows in detail.groupby("claim", sort=False)}
+    said = ["Each is judged by its own 95 % interval; with so many, some come out wrong by chance."]
+    said += [f"Contested: {claim} ({'; '.join(map(_place, rows))})." for claim, rows in contested.items()]
+    title = f"The paper's claims, each where it can be asked: {told} (all are listed under claims)."
+    yield Passage(title, tuple((sentence,) for sentence in said))
+
+
+def _place(row: dict[str, Any]) -> str:
+    policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
+    interval = "" if math.isnan(row["low"]) else f" ({row['low']:.2f} to {row['high']:.2f})"
+    return f"{row['benchmark']}{policy} step {row['subset']}: {row['what']} {row['value']:.2f}{interval}"
 
 
 def _missing(analysis: Analysis) -> Iterator[Passage]:
@@ -125,6 +151,10 @@ def _rows(frame: pd.DataFrame | None, where: dict[str, str]) -> dict[tuple[str, 
 def _estimate(row: dict[str, Any]) -> str:
     interval = "" if math.isnan(row["mean_lo"]) else f" ({row['mean_lo']:.2f} to {row['mean_hi']:.2f})"
     return f"{row['mean']:.2f}{interval}"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _nth(number: int) -> str:

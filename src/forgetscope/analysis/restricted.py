@@ -18,6 +18,7 @@ eigenvalue. Units are chosen so that the average R'R of a group is the identity.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -164,7 +165,7 @@ def evaluate(groups: Groups, factor: Array) -> Point:
     hessian -= 2 * ratio[..., 0] * (np.swapaxes(pushed, -1, -2) @ inverse @ pushed)
     change = np.einsum("bx,bxk->bk", np.einsum("bg,bgij->bij", w, outer).reshape(-1, p * p), jacobian)
     hessian -= (ratio[..., 0] / residual[:, None, None]) * change[:, :, None] * change[:, None, :]
-    rows, columns = np.tril_indices(p)
+    rows, columns = _lower_indices(p)
     hessian = 0.5 * hessian + 2 * slope[:, rows[:, None], rows] * (columns[:, None] == columns)
     gradient = 2 * (slope @ factor)[:, rows, columns]
     return Point(factor, value, beta, residual, inverse, log_determinant, slope, gradient, hessian, squares)
@@ -212,7 +213,7 @@ def _solve(factors: Array, lower: Array) -> tuple[Array, Array]:
 def _jacobian(lower: Array) -> Array:
     """[batch, p², k]: the change of Psi = L L' with each entry of L on and below the diagonal."""
     p = lower.shape[-1]
-    rows, columns = np.tril_indices(p)
+    rows, columns = _lower_indices(p)
     one_sided = np.zeros((len(lower), p, p, len(rows)))
     one_sided[:, rows, :, np.arange(len(rows))] = np.moveaxis(lower[:, :, columns], 2, 0)
     return (one_sided + np.swapaxes(one_sided, 1, 2)).reshape(len(lower), p * p, -1)
@@ -238,7 +239,7 @@ def _newton(point: Point) -> tuple[Array, Array]:
     reach = 1 + np.linalg.norm(point.factor, axis=(1, 2))
     step *= np.minimum(1, reach / np.maximum(np.linalg.norm(step, axis=1), 1e-300))[:, None]
     matrix = np.zeros_like(point.factor)
-    matrix[:, *np.tril_indices(p)] = step
+    matrix[:, *_lower_indices(p)] = step
     return matrix, gain
 
 
@@ -274,6 +275,12 @@ def _settle_on_boundary(groups: Groups, best: Point) -> NDArray[np.bool_]:
 def _keep_better(best: Point, index: NDArray[np.int64], found: Point) -> None:
     better = ~(best.value[index] < found.value)
     best[index[better]] = found[better]
+
+
+@cache
+def _lower_indices(p: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns on and below the diagonal; asked for in every round."""
+    return np.tril_indices(p)
 
 
 def _lower(root: Array, p: int) -> Array:

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import pandas as pd
 
-from forgetscope.analysis.advice import left_out, missing, sample_sizes
+from forgetscope.analysis.advice import counted, left_out, missing, sample_sizes
 from forgetscope.analysis.anova import Coding
 from forgetscope.analysis.cache import Cache
-from forgetscope.analysis.claims import answers, claim_frames
+from forgetscope.analysis.claims import answers
 from forgetscope.analysis.contrasts import comparisons
 from forgetscope.analysis.figures import boxes, earliness, figures, over_time
-from forgetscope.analysis.foresight import calibration, early_warning
+from forgetscope.analysis.foresight import calibration, early_warning, flagged
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.measured import partial_sums, read_steps
 from forgetscope.analysis.paper import FIGURES, TABLES
@@ -25,13 +25,19 @@ from forgetscope.analysis.pooling import Spreads
 from forgetscope.analysis.reading import reading_lines
 from forgetscope.analysis.samples import Collection, collect
 from forgetscope.analysis.statistics import Estimate
-from forgetscope.analysis.tabulation import Tabulation, estimate_of, matching
+from forgetscope.analysis.suffering import class_forgetting
+from forgetscope.analysis.tabulation import Tabulation, estimate_of, matching, records
+from forgetscope.analysis.verdicts import claim_frames
 from forgetscope.errors import SpecError
 from forgetscope.spec import nearest
 from forgetscope.store import Store
 
 CODINGS: tuple[Coding, ...] = get_args(Coding)
 RESAMPLES = 1_000_000
+MORE = (
+    *("claims", "claims_in_detail", "comparisons", "early_warning", "calibration", "sample_sizes", "left_out", "missing"),
+    *("earliness", "controlled_boxes", "joint_over_time"),
+)
 CACHE = "analysis"  # folder in a store; can be deleted at any time
 
 
@@ -55,19 +61,22 @@ class Analysis:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.reading)}</pre>"
 
-    def estimate(self, label: str, of: Literal["mean", "sd"] = "mean", **keys: str) -> Estimate:
+    def estimate(self, label: str, of: str = "", **keys: object) -> Estimate:
         """One estimate of a table, for example `estimate("spearman_SIC", benchmark="C100", subset="2", rehearsal_pct="8",
-        class_pct="10", statistic="rho")`."""
+        class_pct="10", statistic="rho")`. of: the column, such as `sd`, where it is not the table's first estimate."""
         frame = self.table(label)
+        of = of or next((name for name in ESTIMATED if name in frame.columns), "")
+        if of not in frame.columns or "n" not in frame.columns:
+            raise SpecError(f"{label} has no estimates of {of!r}." if of else f"{label} holds no estimates.")
         unknown = [name for name in keys if name not in frame.columns]
         if unknown:
             raise SpecError(f"Tables have no column {unknown[0]!r}.{nearest(unknown[0], list(frame.columns))}")
         rows = matching(frame, **keys)
         if len(rows) != 1:
-            differing = [name for name in ("benchmark", "policy", *KEYS_LEFT) if rows[name].nunique() > 1]
+            differing = [name for name in KEYS_LEFT if name in rows and rows[name].nunique() > 1]
             hint = f"They differ in {', '.join(differing)}" if differing else "Look at the table's rows"
             raise SpecError(f"{len(rows)} rows of {label} match {keys}. {hint}: name exactly one.")
-        return estimate_of(rows.iloc[0], of)
+        return estimate_of(records(rows)[0], of)
 
     def table(self, label: str) -> pd.DataFrame:
         """A table of the paper, or one of those beyond it."""
@@ -77,7 +86,25 @@ class Analysis:
         return found[label]
 
 
-KEYS_LEFT = ("subset", "rehearsal_pct", "class_pct", "quantity", "statistic", "factor", "response")
+ESTIMATED = ("mean", "difference", "value", "precision", "observed")
+KEYS_LEFT = (
+    "benchmark",
+    "policy",
+    "claim",
+    "comparison",
+    "test",
+    "group",
+    "share",
+    "predictor",
+    "bin",
+    "subset",
+    "rehearsal_pct",
+    "class_pct",
+    "quantity",
+    "statistic",
+    "factor",
+    "response",
+)
 
 
 def analyse(
@@ -92,30 +119,42 @@ def analyse(
 ) -> Analysis:
     """Every result that a store allows.
 
-    coding: of the ANOVA's factors; `treatment` gives the paper's numbers. tables: only these, and no figures. cached: keep what
-    was computed in the store's folder, so that the next call computes only what is new."""
+    coding: of the ANOVA's factors; `treatment` gives the paper's numbers. tables: only these, of the paper or of `MORE`, and no
+    figures. cached: keep what was computed in the store's folder, so that the next call computes only what is new."""
     opened = store if isinstance(store, Store) else Store.existing(store)
-    unknown = [label for label in tables or () if label not in TABLES]
+    unknown = [label for label in tables or () if label not in (*TABLES, *MORE)]
     if unknown:
-        raise SpecError(f"There is no table {unknown[0]!r}.{nearest(unknown[0], list(TABLES))}")
+        raise SpecError(f"There is no table {unknown[0]!r}.{nearest(unknown[0], [*TABLES, *MORE])}")
+    whole = tables is None or any(label in MORE for label in tables)
     cache = Cache(opened.path / CACHE if cached else None)
     collection = collect(opened, read_steps(opened, cache, progress))
     joint = JointModels(cache, progress)
-    tabulation = Tabulation(collection, joint, Spreads(cache, resamples), coding)
-    frames = tabulation.frames(TABLES if tables is None else tables)
+    tabulation = Tabulation(collection, joint, Spreads(cache, resamples, progress), coding)
+    frames = tabulation.frames(TABLES if tables is None or whole else tables)
     drawn: dict[str, pd.DataFrame] = {}
     more: dict[str, pd.DataFrame] = {}
-    if tables is None:
+    if whole:
         drawn = figures(collection)
         more |= claim_frames(answers(collection, joint, frames))
         more["comparisons"] = comparisons(collection)
         more["early_warning"] = early_warning(collection, joint)
+        more["flagged"] = flagged(collection, joint)
+        more["class_forgetting"] = class_forgetting(collection)
         more["calibration"] = calibration(collection, joint)
         more["sample_sizes"] = sample_sizes(collection)
         more["left_out"] = left_out(collection)
         more["missing"] = missing(collection)
         more["earliness"] = earliness([frame for label, frame in drawn.items() if "across_steps" in label])
         more["controlled_boxes"] = boxes(drawn[FIGURES[-1]])
-        if joint_over_time:
+        if joint_over_time or "joint_over_time" in (tables or ()):
             more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
+    told = ("left_out", "controlled_boxes", FIGURES[-1])  # say it themselves
+    drawn, more = (
+        {label: frame if label in told else counted(frame, collection) for label, frame in part.items()}
+        for part in (drawn, more)
+    )
+    if tables is not None:
+        frames = {label: frame for label, frame in frames.items() if label in tables}
+        more = {label: frame for label, frame in more.items() if label in tables}
+        drawn = {}
     return Analysis(opened.path, frames, drawn, more, collection, coding, resamples)

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.associations import ASSOCIATIONS, VARIABLES
+from forgetscope.analysis.associations import ASSOCIATIONS, VARIABLES, over_reruns
 from forgetscope.analysis.measured import MeasuredStep, ReadSteps, StepFacts
-from forgetscope.analysis.ranks import spearman
 from forgetscope.benchmark.records import recorded_plans
 from forgetscope.data.library import data_facts
 from forgetscope.errors import ForgetscopeError
@@ -83,6 +82,11 @@ class Sample:
         table = np.array([step.associations for step in self.steps]).reshape(-1, len(ASSOCIATIONS))
         self.values |= {("FG-R", "value"): severity[:, 0], ("FG-HG", "value"): severity[:, 1]}
         self.values |= {(a.quantity, a.statistic): table[:, i] for i, a in enumerate(ASSOCIATIONS)}
+
+    @property
+    def title(self) -> str:
+        """The benchmark, and the policy where it is not the paper's."""
+        return self.benchmark if self.policy == "uniform" else f"{self.benchmark}, {self.policy}"
 
     @cached_property
     def number(self) -> NDArray[np.int64]:
@@ -168,8 +172,8 @@ class RerunSet:
         """[P] each: the rank correlation of NIC and SIC of a past class over the runs, and in how many of them it has both."""
         if not self.runs:
             return np.empty(0), np.empty(0, np.int64)
-        values = np.stack([run.measures[[SIC, NIC]] for run in self.runs], axis=-1)  # one parent, so the same past classes
-        return spearman(values[0], values[1]), np.isfinite(values).all(axis=0).sum(axis=1)
+        nic, sic = (np.stack([run.measures[i] for run in self.runs]) for i in (NIC, SIC))  # one parent: the same past classes
+        return over_reruns(nic, sic)
 
 
 @dataclass(frozen=True)

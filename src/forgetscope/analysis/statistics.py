@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,15 +81,26 @@ def in_rho(in_z: Estimate) -> Estimate:
     return Estimate(math.tanh(in_z.value), math.tanh(in_z.low), math.tanh(in_z.high), in_z.n)
 
 
-def sd_estimates(samples: Sequence[ArrayLike], *, resamples: int = bootstrap.RESAMPLES, seed: int = 0) -> list[Estimate]:
+def sd_estimates(
+    samples: Sequence[ArrayLike],
+    *,
+    resamples: int = bootstrap.RESAMPLES,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Estimate]:
     """Population standard deviations (ddof 0) with BCa intervals; NaN values are left out.
 
     All samples at once, as those of equal size share their resamples: a hundred cost little more than one."""
     known = [_known(sample) for sample in samples]
     ends = np.full((len(known), 2), np.nan)
-    for n in {len(sample) for sample in known} - {0}:
-        chosen = [i for i, sample in enumerate(known) if len(sample) == n]
-        ends[chosen] = bootstrap.bca(np.stack([known[i] for i in chosen]), "sd", resamples=resamples, seed=seed)
+    alike: dict[int, list[int]] = {}
+    for i, sample in enumerate(known):
+        alike.setdefault(len(sample), []).append(i)
+    alike.pop(0, None)
+    done, total = itertools.count(1), sum(bootstrap.ticks(len(chosen), n, resamples) for n, chosen in alike.items())
+    for chosen in alike.values():
+        stacked = np.stack([known[i] for i in chosen])
+        ends[chosen] = bootstrap.bca(stacked, "sd", resamples=resamples, seed=seed, tick=lambda: progress(next(done), total))
     values = [float(sample.std()) if len(sample) else math.nan for sample in known]
     return [
         Estimate(value, float(low), float(high), len(sample))
