@@ -110,4 +110,5 @@ def measurement(past: int, new: int, vanished: Sequence[int]) -> Measurement:
         rounding=torch.zeros_like(norms),
         loss_rehearsal=norms,
         new_logits=torch.cos(torch.arange(past, dtype=torch.float64)),
+        released_nic=nic,
     )

@@ -12,6 +12,7 @@ from forgetscope.allocation import keep_memory
 from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
+from forgetscope.cli.approximations import approximations
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.lemma import lemma
 from forgetscope.cli.options import (
@@ -209,6 +210,10 @@ app.command(epilog="Example: forgetscope analyse results --out analysis")(analys
 app.command(epilog="Example: forgetscope lemma --data cifar100 --seed 1 -o lemma")(lemma)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
+app.command(epilog="Example: forgetscope approximations results")(approximations)
+app.command(epilog="Example: forgetscope variants my.toml --vary sampling=reshuffled-short --pairs 5 --store results")(
+    comparisons.variants
+)
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
 
 
