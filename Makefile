@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test slow lint check torture benchmarks format clean
+.PHONY: demo test slow lint check torture benchmarks screenshots format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
@@ -31,7 +31,7 @@ torture: $(VENV)/.dev
 
 # Each script prints ratios of things measured in one run, on real images: CIFAR=FOLDER-OR-ARCHIVE names CIFAR-100 if it is not
 # in the cache yet. About half an hour; one of them: make benchmarks ONLY=probe.
-BENCHMARKS := training probe growth memory threads options augmentation snapshots breakdown engine analysis
+BENCHMARKS := training probe growth memory threads options augmentation snapshots breakdown engine analysis report
 
 benchmarks: $(VENV)/.dev
 ifdef CIFAR
@@ -39,6 +39,10 @@ ifdef CIFAR
 	$(BIN)/python benchmarks/conversion.py $(CIFAR)
 endif
 	for script in $(or $(ONLY),$(BENCHMARKS)); do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
+
+# The pictures in README and docs, from a small glyphs benchmark that is trained first: a few minutes on two cores.
+screenshots: $(VENV)/.dev
+	$(BIN)/python benchmarks/screenshots.py .cache/screenshots
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ import forgetscope  # before torch, so that OpenMP's threads wait briefly: tests
 import torch  # isort: skip
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from forgetscope.analysis.results import Analysis
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.store import Store
@@ -91,6 +94,23 @@ def analysed(paper_store: Path) -> Analysis:
     from forgetscope.analysis.results import analyse
 
     return analyse(paper_store, resamples=200, cached=False)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real one, for pages."""
+    from playwright.sync_api import sync_playwright
+
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
+    flags = ("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking")
+    flags += ("disable-component-update", "disable-sync")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=[f"--{flag}" for flag in flags])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,14 +101,29 @@ def run(
     return Experiment(opened.chain(plan.id))
 
 
-def write_report(experiment: Experiment, path: str | Path) -> Path:
-    """Write an experiment's page, one HTML file that needs nothing else."""
-    from forgetscope.data.library import recorded_strips
+def write_report(
+    shown: Experiment | Analysis,
+    path: str | Path,
+    *,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Path:
+    """Write the page of an experiment, or of an analysis of a whole store: one HTML file that needs nothing else."""
+    from forgetscope.analysis.experiments import Experiment
+    from forgetscope.data.library import recorded_data, recorded_strips
     from forgetscope.errors import WriteError
-    from forgetscope.report.page import render_page
+    from forgetscope.report.explorer import explore, explore_chain
 
     path = Path(path)
-    page = render_page(experiment, recorded_strips(experiment.data, experiment.classes["class_id"].unique().tolist()))
+    if isinstance(shown, Experiment):
+        from forgetscope.report.page import render_page
+
+        strips = recorded_strips(shown.data, shown.classes["class_id"].unique().tolist())
+        page = render_page(shown, strips, explore_chain(shown.steps, recorded_data))
+    else:
+        from forgetscope.report.benchmark_page import render_benchmark
+        from forgetscope.report.provenance import provenance_of
+
+        page = render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")

@@ -24,6 +24,7 @@ from forgetscope.errors import SpecError
 
 PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards it
 
+BESIDE_THE_PROBES = ("all_layers_every", "every_iteration", "released_nic")
 REPLACED_BY_SEQUENCE = ("increment", "steps", "sequence_seed")
 
 POLICIES = (
@@ -63,8 +64,8 @@ class RunSpec(Frozen):
     )
     network: str = Field(
         "resnet8",
-        description="CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...), resnet18, resnet18-projected, "
-        "or your own: package.module:factory.",
+        description="CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) or resnet18; with a projection to 64 "
+        "features before the head: resnet8-projected, ...; or your own: package.module:factory.",
     )
     increment: Share = Field(0.10, description="Share of the data set's classes that each step introduces.")
     steps: Annotated[StrictInt, Field(ge=1)] = Field(3, description="Number of incremental steps.")
@@ -120,6 +121,17 @@ class RunSpec(Frozen):
     probe_every: Annotated[StrictInt, Field(ge=0)] = Field(
         1, description="Epochs between two measurements of interference; 0 measures nothing."
     )
+    all_layers_every: Annotated[StrictInt, Field(ge=0)] = Field(
+        0,
+        description="Epochs between two measurements over all parameters, beside those of the last layer; 0: none. "
+        "Each costs about as much as training on every past and new image once.",
+    )
+    every_iteration: StrictBool = Field(
+        False, description="Measure also before every single iteration. For small runs: each is a pass over all images."
+    )
+    released_nic: StrictBool = Field(
+        False, description="Measure also NIC with the wrong entry that the released scripts read in second steps."
+    )
     seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="Everything random follows from it.")
 
     @model_validator(mode="after")
@@ -132,6 +144,9 @@ class RunSpec(Frozen):
                 )
         if self.memory is not None and "retention" in self.model_fields_set:
             raise ValueError("memory and retention exclude each other: both say how much is kept. Remove one of them")
+        beside = [name for name in BESIDE_THE_PROBES if getattr(self, name)]
+        if beside and self.probe_every == 0:
+            raise ValueError(f"{beside[0]} is measured beside the probes, and probe_every = 0 takes none. Set it to 1")
         if self.policy not in POLICIES and not NAMED_CODE.fullmatch(self.policy):
             raise ValueError(f"policy = {self.policy!r} is not known.{nearest(self.policy, POLICIES)}".rstrip("."))
         steps = self.steps if self.sequence is None else len(self.sequence)
@@ -220,6 +235,9 @@ class RehearsalSpec(Frozen):
     retention: float | None  # exactly one of these two is set
     memory: int | None = None
     probe_every: int
+    all_layers_every: int | None = None
+    every_iteration: Literal[True] | None = None
+    released_nic: Literal[True] | None = None
 
 
 class StepSpec(Frozen):
@@ -235,8 +253,14 @@ class StepSpec(Frozen):
     rehearsal: RehearsalSpec | None  # from the second step on
 
     def is_probed(self, epoch: int) -> bool:
-        """Whether a probe follows this epoch, which counts from 1: every so many, and always the last."""
-        every = self.rehearsal.probe_every if self.rehearsal else 0
+        """Whether a probe follows this epoch, which counts from 1 (0: before the first): every so many, and always the last."""
+        return self._is_due(epoch, self.rehearsal.probe_every if self.rehearsal else 0)
+
+    def is_probed_in_all_layers(self, epoch: int) -> bool:
+        """The same for probes over all parameters."""
+        return self._is_due(epoch, (self.rehearsal.all_layers_every or 0) if self.rehearsal else 0)
+
+    def _is_due(self, epoch: int, every: int) -> bool:
         return every > 0 and (epoch % every == 0 or epoch == self.training.epochs)
 
 
@@ -271,6 +295,9 @@ def step_specs(
                 retention=run.retention if run.memory is None else None,
                 memory=run.memory,
                 probe_every=run.probe_every,
+                all_layers_every=run.all_layers_every or None,
+                every_iteration=run.every_iteration or None,
+                released_nic=run.released_nic or None,
             )
         specs.append(
             StepSpec(

@@ -36,10 +36,12 @@ from forgetscope.spec import StepSpec
 
 SCHEMA = 1
 
-TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion"]
-TABLES: tuple[TableName, ...] = get_args(TableName)
+TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra"]
+ALL_TABLES: tuple[TableName, ...] = get_args(TableName)
+TABLES = ALL_TABLES[:-1]  # those that every step has; `extra` is there where something was measured beside the probes
 STATE = "state.safetensors"
 FREED = "state.freed"  # the SHA-256 of a state that was freed; written before the state goes
+ALL_LAYERS, EVERY_ITERATION, RELEASED = "all layers", "every iteration", "released"  # what `measure` says in `extra`
 COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
 Tensors = dict[str, NDArray[np.generic]]
 
@@ -110,6 +112,9 @@ class StoredStep:
         """SHA-256 of the network when training began, head grown; None where it was not recorded."""
         digest: str | None = self.info.get("start", {}).get("weights")
         return digest
+
+    def has(self, name: TableName) -> bool:
+        return f"{name}.parquet" in self.manifest
 
     def table(self, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
         """All columns, or some of them, which are decoded alone."""
@@ -361,7 +366,7 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
     if record.start is not None:
         info["start"] = dict(record.start)
     contents = {"step.json": _json(info)}
-    for name in TABLES:
+    for name in (*TABLES, *(name for name in ALL_TABLES if name in record.tables and name not in TABLES)):
         contents[f"{name}.parquet"] = parquet_bytes(record.tables[name])
     contents[STATE] = safetensors.numpy.save(record.state)
     return contents

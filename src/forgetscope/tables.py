@@ -93,14 +93,27 @@ def class_table(
 
 def probes_table(measured: Measurements | None, past: Sequence[int]) -> pa.Table:
     """One row per probe and past class: the terms, the norms of f_c and b_c, the mean losses on D_c and R_c."""
-    iterations = np.array([] if measured is None else measured.iterations, np.int64)
+    nothing = np.empty((0, len(QUANTITIES), len(past)))
+    return _rows([], nothing, past) if measured is None else _rows(measured.iterations, measured.values, past)
+
+
+def extra_table(series: Mapping[str, tuple[Sequence[int], Values]], past: Sequence[int]) -> pa.Table:
+    """The same rows for every other kind of probe, which `measure` names; series: iterations and values of each."""
+    parts = []
+    for name, (iterations, values) in series.items():
+        rows = _rows(iterations, values, past)
+        parts.append(rows.add_column(0, "measure", pa.array([name] * len(rows), pa.string())))
+    return pa.concat_tables(parts)
+
+
+def _rows(iterations: Sequence[int], values: Values, past: Sequence[int]) -> pa.Table:
+    """values [probes, quantities, P]"""
     probes, classes = len(iterations), len(past)
     columns: dict[str, pa.Array] = {
         "probe": pa.array(np.repeat(np.arange(probes), classes), pa.int32()),
-        "iteration": pa.array(np.repeat(iterations, classes), pa.int64()),
+        "iteration": pa.array(np.repeat(np.array(iterations, np.int64), classes), pa.int64()),
         "class_id": pa.array(np.tile(np.array(past, np.int64), probes), pa.int32()),
     }
-    values = np.empty((0, len(QUANTITIES), classes)) if measured is None else measured.values
     for i, name in enumerate(QUANTITIES):
         columns[name] = _floats(values[:, i].ravel())
     return pa.table(columns)

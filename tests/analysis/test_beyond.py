@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
@@ -244,6 +245,31 @@ def test_a_known_truth_is_recovered(tmp_path: Path) -> None:
     assert weights == pytest.approx(truth.effects / scale, abs=0.04)
     rerun = told.tables["controlled_experiments"]["mean"]
     assert rerun.mean() == pytest.approx(truth.rerun_sic_nic, abs=0.08)
+
+
+def test_flagged_classes_are_the_highest_quarter_of_scores_and_hits_that_of_forgetting(analysed: Analysis) -> None:
+    frame = analysed.more["flagged"]
+    assert sorted(frame["share"].unique()) == [0.1, 0.25, 0.5, 1.0]
+    drawn = pd.concat([f for label, f in analysed.figures.items() if "swarm" in label])
+    assert set(frame["step_id"]) == set(drawn["step_id"])
+    for (_, _), rows in list(frame.groupby(["step_id", "share"]))[:40]:
+        k = max(1, round(0.25 * len(rows)))
+        assert set(rows.nlargest(k, "score")["class_id"]) == set(rows.loc[rows["flagged"], "class_id"])
+        assert rows.loc[rows["hit"], "forgetting"].min() >= rows.loc[~rows["hit"], "forgetting"].max()
+        assert rows["hit"].sum() >= k
+
+
+def test_the_mean_forgetting_of_a_class_is_over_the_steps_that_hold_it(analysed: Analysis) -> None:
+    sample = analysed.collection.samples[0]
+    rows = matching(analysed.more["class_forgetting"], benchmark=sample.benchmark, subset="2")
+    assert rows["mean"].is_monotonic_decreasing
+    worst = int(rows["class_id"].iloc[0])
+    steps = [step for step in sample.steps if step.facts.step == 2 and worst in step.class_ids]
+    values = [float(step.forgetting[step.class_ids == worst][0]) for step in steps]
+    assert rows["n"].iloc[0] == len(values)
+    assert rows["mean"].iloc[0] == pytest.approx(np.mean(values))
+    interval = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+    assert (rows["mean_lo"].iloc[0], rows["mean_hi"].iloc[0]) == pytest.approx(interval, nan_ok=True)
 
 
 @pytest.mark.slow

@@ -118,6 +118,17 @@ def test_costs_by_hand() -> None:
     assert estimate(plan, [third.id], RATES, jobs=2).seconds == step_seconds(third, plan, RATES)
 
 
+def test_costs_of_what_is_measured_beside_the_probes_by_hand() -> None:
+    options = {"experiments": 1, "increments": [0.1], "retentions": [0.08], "steps": 2}
+    beside = {"all_layers_every": 8, "every_iteration": True}  # before training and after epochs 8, 16 and 20; 32 an epoch
+    without, with_it = (benchmark_plan(BenchmarkSpec.load("glyphs", {**options, **more})) for more in ({}, beside))
+    plain, more = (list(plan.jobs.values())[1] for plan in (without, with_it))
+    seconds = step_seconds(more, with_it, RATES) - step_seconds(plain, without, RATES)
+    assert seconds == 4 * 4000 * 2.0 + 20 * 32 * 4000 * 0.5
+    memory = [estimate(plan, [job.id], RATES, jobs=1).memory for plan, job in ((with_it, more), (without, plain))]
+    assert memory[0] - memory[1] == 10 * 1e3  # a gradient of each past class
+
+
 @pytest.fixture
 def without_torch(tmp_path: Path) -> list[str]:
     """A Python that finds everything that this one finds, except torch."""

@@ -28,7 +28,7 @@ def test_figures_are_written_where_the_help_says(tiny_store: Path, tmp_path: Pat
     ("options", "told"),
     [
         (("--format", "pfd"), "--format 'pfd' is not known. Did you mean 'pdf'?"),
-        (("--format", "pdf", "--id", "3f2a"), "leave out --id"),
+        (("--format", "pdf", "--experiment", "3f2a"), "leave out --experiment"),
         (("--format", "pdf", "--width", "5"), "--width is for latex and png"),
         (("--width", "5"), "--width is for latex and png"),
         (("--format", "png", "--width", "-1"), "--width"),

@@ -45,7 +45,14 @@ def test_simulate_then_simulate_again_and_look(tmp_path: Path) -> None:
     assert document["experiment"]["simulated"] == {"seed": 4, "truth": again["truth"]}
     assert all(line["simulated"] for line in document["experiments"])
     assert invoke("report", store, "-o", tmp_path / "page.html").exit_code == 0
-    assert "<strong>Simulated.</strong>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<strong>Simulated.</strong>" in page
+    assert 'id="tab-explorer"' in page
+    one = document["experiment"]["id"]
+    assert invoke("report", store, "--experiment", one[:12], "-o", tmp_path / "one.html").exit_code == 0
+    alone = (tmp_path / "one.html").read_text(encoding="utf-8")
+    assert 'id="tab-explorer"' not in alone
+    assert f"· {one[:8]}</title>" in alone
 
 
 BLOCKED = """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from rehearsed import from_rehearsal
 
-from forgetscope.measuring.coefficients import new_interference, past_interference
+from forgetscope.measuring.coefficients import new_interference, past_interference, released_nic
 
 Array = NDArray[np.float64]
 
@@ -125,3 +125,24 @@ def test_interference_is_positive_where_the_gradients_oppose() -> None:
     terms = from_rehearsal(full, full, new, 0.25, torch.ones(1))
     assert terms.nic.tolist() == [0.75 * 3.0]
     assert terms.sic.tolist() == [0.0]
+
+
+@cases
+def test_the_released_nic_takes_another_entry_for_the_bias(seed: int, past: int, new: int, d: int, alpha: float) -> None:
+    """By the flattened head: the weights of the past classes' rows, then what the scripts take for their biases."""
+    full, _, g_new, _ = random_case(seed, past, new, d)
+    found = released_nic(full, g_new, alpha)
+    for c in range(past):
+        f, g = (torch.cat([a[:, :-1].flatten(), a[:, -1]]) for a in (full[c], g_new))
+        entries = [*range(c * d, (c + 1) * d), past * d + c]
+        expected = (1 - alpha) * literal_interference(g[entries].numpy(), f[entries].numpy())
+        assert float(found[c]) == pytest.approx(expected, rel=1e-10, abs=1e-12)
+
+
+def test_the_stranger_is_a_weight_of_the_first_new_class() -> None:
+    full, _, g_new, _ = random_case(0, past=3, new=2, d=4)
+    before = released_nic(full, g_new, 0.5)
+    full[:, :, -1], g_new[:, -1] = 7.0, 7.0  # no bias plays a part
+    torch.testing.assert_close(released_nic(full, g_new, 0.5), before)
+    full[1, 3, 1] += 1.0  # class 1's f_c: node 3 is the first new class, and class 1 is offered its weight 1
+    assert (released_nic(full, g_new, 0.5) != before).tolist() == [False, True, False]

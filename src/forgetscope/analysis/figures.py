@@ -13,7 +13,7 @@ from forgetscope.analysis.associations import ASSOCIATIONS
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.paper import FIGURES, MODEL, course_label, swarm_label
 from forgetscope.analysis.pooling import means_along
-from forgetscope.analysis.samples import Collection, Sample, Subset
+from forgetscope.analysis.samples import Cell, Collection, Sample, Subset
 
 Values = NDArray[np.float64]
 Row = dict[str, Any]
@@ -105,12 +105,19 @@ def _columns(label: str) -> tuple[str, ...]:
     return SWARM if "swarm" in label else COURSE
 
 
-def _swarms(sample: Sample, step: int) -> Iterator[Row]:
-    """A step's id is a digest, so the first few by id are a random draw, and stay it while a store grows."""
+def swarms(sample: Sample, step: int) -> Iterator[tuple[Cell, list[int]]]:
+    """The steps that are drawn of each partition, as positions in the sample. A step's id is a digest, so the first few by id
+    are a random draw, and stay it while a store grows."""
     for cell in sample.partitions(step):
-        drawn = sorted((sample.steps[i] for i in np.flatnonzero(sample.mask(cell))), key=lambda s: s.facts.id)[:SWARMS]
+        positions = sorted(np.flatnonzero(sample.mask(cell)).tolist(), key=lambda i: sample.steps[i].facts.id)
+        yield cell, positions[:SWARMS]
+
+
+def _swarms(sample: Sample, step: int) -> Iterator[Row]:
+    for cell, drawn in swarms(sample, step):
         where = _where(sample.benchmark, sample.policy, step, cell.retention, cell.increment)
-        for swarm, measured in enumerate(drawn, start=1):
+        for swarm, i in enumerate(drawn, start=1):
+            measured = sample.steps[i]
             for class_id, fg in zip(measured.class_ids.tolist(), measured.forgetting.tolist(), strict=True):
                 yield where | {"swarm": swarm, "step_id": measured.facts.id, "class_id": class_id, "forgetting": fg}
 

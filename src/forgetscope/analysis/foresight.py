@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.bootstrap import cluster_bca, cluster_mean_bca
 from forgetscope.analysis.detection import most_forgotten, precision_at_k, roc_auc
+from forgetscope.analysis.figures import swarms
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.measured import SHARES, MeasuredStep
 from forgetscope.analysis.paper import MODEL, THREE
-from forgetscope.analysis.samples import Collection, Sample, Subset
+from forgetscope.analysis.samples import Cell, Collection, Sample, Subset
 
 Values = NDArray[np.float64]
 Row = dict[str, Any]
@@ -26,6 +27,10 @@ RESAMPLES = 2_000  # of whole experiments
 WARNING = (
     *("benchmark", "policy", "subset", "group", "share", "predictor"),
     *("precision", "precision_lo", "precision_hi", "auc", "auc_lo", "auc_hi", "n", "simulated"),
+)
+FLAGGED = (
+    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "swarm", "step_id", "share", "predictor"),
+    *("class_id", "score", "forgetting", "flagged", "hit"),
 )
 CALIBRATION = (
     *("benchmark", "policy", "subset", "bin", "predicted", "observed", "observed_lo", "observed_hi", "classes", "n"),
@@ -39,6 +44,22 @@ def early_warning(collection: Collection, joint: JointModels) -> pd.DataFrame:
     Coefficients alone need no fit; all of them together are predictions for a step that the model has not seen."""
     rows = [row for sample in collection.samples for subset in sample.subsets for row in _warnings(sample, subset, joint)]
     return pd.DataFrame(rows, columns=list(WARNING))
+
+
+def flagged(collection: Collection, joint: JointModels) -> pd.DataFrame:
+    """Every past class of the steps that swarm figures draw: its score after a share of training, and what became of it.
+
+    A class is `flagged` if its score is among the highest quarter of its step, and `hit` if its forgetting is. Scores are
+    predictions for an unseen step, or SIC where a partition has too few steps for the joint model; `predictor` says which."""
+    rows = [
+        row
+        for sample in collection.samples
+        for step in sample.numbers
+        for cell, drawn in swarms(sample, step)
+        for swarm, i in enumerate(drawn, start=1)
+        for row in _flags(sample, cell, swarm, i, joint)
+    ]
+    return pd.DataFrame(rows, columns=list(FLAGGED))
 
 
 def calibration(collection: Collection, joint: JointModels) -> pd.DataFrame:
@@ -68,6 +89,30 @@ def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Ro
                     row[name] = float(known[:, m].mean()) if len(known) else np.nan
                     row[f"{name}_lo"], row[f"{name}_hi"] = ends[k, p, m].tolist()
                 yield row
+
+
+def _flags(sample: Sample, cell: Cell, swarm: int, i: int, joint: JointModels) -> Iterator[Row]:
+    step = sample.steps[i]
+    held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
+    modelled = bool(held_out) and len(held_out[i]) > 0
+    scores = held_out[i] if modelled else step.early[:, THREE.index("SIC")]
+    classes = len(step.ranked)
+    k = max(1, round(GROUPS["most forgotten quarter"] * classes))
+    if k >= classes:
+        return
+    hits = most_forgotten(step.ranked, k)
+    where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(cell.step)}
+    where |= {"rehearsal_pct": cell.retention, "class_pct": cell.increment, "swarm": str(swarm), "step_id": step.facts.id}
+    for share, score in zip(SHARES, scores, strict=True):
+        if not np.isfinite(score).all():
+            continue
+        chosen = most_forgotten(score, k)
+        for c, id in enumerate(step.class_ids[step.complete].tolist()):
+            yield {
+                **where,
+                **{"share": share, "predictor": MODEL if modelled else "SIC", "class_id": id, "score": float(score[c])},
+                **{"forgetting": float(step.ranked[c]), "flagged": bool(chosen[c]), "hit": bool(hits[c])},
+            }
 
 
 def _scores(step: MeasuredStep, held_out: Values) -> Values:

@@ -17,7 +17,7 @@ from forgetscope.analysis.cache import Cache
 from forgetscope.analysis.claims import answers
 from forgetscope.analysis.contrasts import comparisons
 from forgetscope.analysis.figures import boxes, earliness, figures, over_time
-from forgetscope.analysis.foresight import calibration, early_warning
+from forgetscope.analysis.foresight import calibration, early_warning, flagged
 from forgetscope.analysis.joint import JointModels
 from forgetscope.analysis.measured import partial_sums, read_steps
 from forgetscope.analysis.paper import FIGURES, TABLES
@@ -25,6 +25,7 @@ from forgetscope.analysis.pooling import Spreads
 from forgetscope.analysis.reading import reading_lines
 from forgetscope.analysis.samples import Collection, collect
 from forgetscope.analysis.statistics import Estimate
+from forgetscope.analysis.suffering import class_forgetting
 from forgetscope.analysis.tabulation import Tabulation, estimate_of, matching, records
 from forgetscope.analysis.verdicts import claim_frames
 from forgetscope.errors import SpecError
@@ -137,6 +138,8 @@ def analyse(
         more |= claim_frames(answers(collection, joint, frames))
         more["comparisons"] = comparisons(collection)
         more["early_warning"] = early_warning(collection, joint)
+        more["flagged"] = flagged(collection, joint)
+        more["class_forgetting"] = class_forgetting(collection)
         more["calibration"] = calibration(collection, joint)
         more["sample_sizes"] = sample_sizes(collection)
         more["left_out"] = left_out(collection)

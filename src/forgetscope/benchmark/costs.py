@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -49,12 +50,12 @@ def estimate(plan: Plan, todo: Collection[str], rates: Rates, jobs: int) -> Esti
     costs = {id: step_seconds(plan.jobs[id], plan, rates) for id in todo}
     height, width = plan.data.shape
     image_bytes = 3 * height * width
-    largest = sorted((_images_held(plan.jobs[id], plan) * image_bytes for id in todo), reverse=True)[:jobs]
+    largest = sorted((_held(plan.jobs[id], plan, image_bytes, rates) for id in todo), reverse=True)[:jobs]
     return Estimate(
         seconds=makespan({id: plan.jobs[id] for id in todo}, costs, jobs),
         jobs=jobs,
         memory=rates.memory * jobs + sum(largest),
-        disk=sum(step_bytes(plan.jobs[id].spec, plan.jobs[id].past_classes, rates) for id in todo),
+        disk=sum(step_bytes(plan.jobs[id], plan, rates) for id in todo),
         rates=rates,
     )
 
@@ -67,7 +68,8 @@ def step_seconds(job: Job, plan: Plan, rates: Rates) -> float:
     if spec.rehearsal is None:
         return seconds + spec.training.epochs * new * rates.first_image
     seconds += spec.training.epochs * new / (1 - spec.rehearsal.alpha) * rates.image
-    seconds += _probes(spec) * (past + new) * rates.measured_image
+    seconds += (_probes(spec) + _iterations(spec, new)) * (past + new) * rates.measured_image
+    seconds += _probes_of_all_layers(spec) * (past + new) * rates.image
     if spec.rehearsal.policy != "uniform":
         seconds += past * rates.evaluated_image
     return seconds
@@ -78,9 +80,11 @@ def step_work(job: Job, plan: Plan) -> float:
     return step_seconds(job, plan, Rates(1.0, 1.0, 0.4, 0.4, 10.0, 100.0, 0, 0))
 
 
-def step_bytes(spec: StepSpec, past: int, rates: Rates) -> float:
+def step_bytes(job: Job, plan: Plan, rates: Rates) -> float:
+    spec, past = job.spec, job.past_classes
     pairs = past * (past + len(spec.classes)) * PAIR_BYTES
-    return FILES_BYTES + rates.state + pairs + (_probes(spec) * past * PROBE_ROW_BYTES if spec.rehearsal else 0)
+    probes = _probes(spec) + _probes_of_all_layers(spec) + _iterations(spec, len(spec.classes) * _used_images(spec, plan))
+    return FILES_BYTES + rates.state + pairs + probes * past * PROBE_ROW_BYTES
 
 
 def makespan(todo: Mapping[str, Job], costs: Mapping[str, float], workers: int) -> float:
@@ -116,11 +120,27 @@ def _used_images(spec: StepSpec, plan: Plan) -> float:
     return plan.data.train_images * (1 - (spec.training.validation or 0.0))
 
 
-def _images_held(job: Job, plan: Plan) -> float:
-    """A step has its new images and, for the probe, all of its past classes' in memory."""
-    return (len(job.spec.classes) + job.past_classes) * _used_images(job.spec, plan)
+def _held(job: Job, plan: Plan, image_bytes: int, rates: Rates) -> float:
+    """Bytes: a step's new images and, for the probe, all of its past classes'; for one of all layers, a gradient of each."""
+    images = (len(job.spec.classes) + job.past_classes) * _used_images(job.spec, plan) * image_bytes
+    return images + (job.past_classes * rates.state if _probes_of_all_layers(job.spec) else 0)
 
 
 def _probes(spec: StepSpec) -> int:
-    every = spec.rehearsal.probe_every if spec.rehearsal else 0
+    return _times(spec, spec.rehearsal.probe_every if spec.rehearsal else 0)
+
+
+def _probes_of_all_layers(spec: StepSpec) -> int:
+    return _times(spec, (spec.rehearsal.all_layers_every or 0) if spec.rehearsal else 0)
+
+
+def _times(spec: StepSpec, every: int) -> int:
     return 1 + -(-spec.training.epochs // every) if every else 0
+
+
+def _iterations(spec: StepSpec, new_images: float) -> float:
+    """Those that are measured each."""
+    if spec.rehearsal is None or not spec.rehearsal.every_iteration:
+        return 0
+    per_batch = spec.training.batch * (1 - spec.rehearsal.alpha)
+    return spec.training.epochs * math.ceil(new_images / per_batch)

@@ -48,9 +48,14 @@ def check_comparison(run: RunSpec, policies: Sequence[str], baseline: str) -> No
         raise SpecError("A first step rehearses nothing, so that policies cannot differ. Use at least two steps.")
 
 
-def _member(run: RunSpec, policy: str, number: int) -> RunSpec:
-    """The run with this policy, on the pair with this number."""
-    chosen = {"policy": policy, "seed": run.seed + number}
+def member_of(run: RunSpec, number: int) -> RunSpec:
+    """The run on the pair with this number."""
+    chosen = {"seed": run.seed + number}
     if run.sequence_seed is not None:
         chosen["sequence_seed"] = run.sequence_seed + number
     return RunSpec(**run.model_dump(exclude_unset=True) | chosen)
+
+
+def _member(run: RunSpec, policy: str, number: int) -> RunSpec:
+    """The same with this policy."""
+    return member_of(RunSpec(**run.model_dump(exclude_unset=True) | {"policy": policy}), number)

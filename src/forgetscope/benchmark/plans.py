@@ -40,10 +40,12 @@ class Chain:
     policy: str
     partition: Partition | None = None
     number: int = 0
+    variant: str | None = None  # in a plan of variants: which one
 
     def described(self) -> dict[str, Any]:
         partition = None if self.partition is None else self.partition._asdict()
-        return {"steps": list(self.steps), "partition": partition, "policy": self.policy, "number": self.number}
+        described = {"steps": list(self.steps), "partition": partition, "policy": self.policy, "number": self.number}
+        return described if self.variant is None else {**described, "variant": self.variant}
 
 
 @dataclass(frozen=True)

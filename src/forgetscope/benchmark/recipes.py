@@ -11,6 +11,7 @@ from forgetscope.benchmark.controlled import controlled_plan
 from forgetscope.benchmark.pairs import comparison_plan
 from forgetscope.benchmark.plans import Plan, benchmark_plan
 from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.benchmark.variants import parse_variant, variants_plan
 from forgetscope.errors import StoreError
 from forgetscope.spec import RunSpec
 
@@ -30,6 +31,10 @@ def recorded_recipe(record: Mapping[str, Any]) -> Recipe:
     if record["kind"] == "compare":
         run = RunSpec(**tomllib.loads(record["run"]))
         return Recipe(run, lambda: _same(record, comparison_plan(run, record["policies"], record["pairs"], record["name"])))
+    if record["kind"] == "variants":
+        varied = RunSpec(**tomllib.loads(record["run"]))
+        variants = [parse_variant(setting, varied) for setting in record["vary"]]
+        return Recipe(varied, lambda: _same(record, variants_plan(varied, variants, record["pairs"], record["name"])))
     spec = BenchmarkSpec(**tomllib.loads(record["benchmark"]))
     if record["kind"] == "controlled":
         return Recipe(spec.template, lambda: _same(record, controlled_plan(spec, runs=record["runs"])))

@@ -12,6 +12,7 @@ from forgetscope.allocation import keep_memory
 from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
+from forgetscope.cli.approximations import approximations
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.lemma import lemma
 from forgetscope.cli.options import (
@@ -108,7 +109,7 @@ def run(
         print_json(experiment_document(experiment))
         return
     _print_experiment(experiment)
-    echo(f"\nA page: forgetscope report {store} --id {experiment.id[:8]} -o report.html")
+    echo(f"\nA page: forgetscope report {store} --experiment {experiment.id[:8]} -o report.html")
 
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
@@ -164,20 +165,31 @@ def report(
             "--output", "-o", help="What to write. Default: report.html or .pdf, report-latex, report-png.", show_default=False
         ),
     ] = None,
-    id: IdOption = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", "--id", metavar="ID", help="Only the experiment whose id begins so.")
+    ] = None,
     format: FormatOption = "html",
     width: WidthOption = None,
 ) -> None:
-    """Write an experiment's page, one HTML file that needs no network; or all results of the store, for a paper."""
+    """Write a page that shows what was found, one HTML file that needs no network; or all results of the store, for a paper.
+
+    A store with several experiments gets the page of a benchmark: headline, all tables and figures, an explorer, methods.
+    A store with one experiment, or --experiment, gets that experiment's own page."""
     if format != "html":
-        write_for_paper(store, output, format, width, id)
+        write_for_paper(store, output, format, width, experiment)
         return
     if width is not None:
         raise SpecError("A page has the width of its window: --width is for latex and png.")
-    from forgetscope import write_report
+    import forgetscope
     from forgetscope.analysis.experiments import open_experiment
+    from forgetscope.cli.progress import counting
+    from forgetscope.store import Store
 
-    echo(f"The page: {write_report(open_experiment(store, id), output or Path('report.html')).resolve()}")
+    alone = experiment is not None or len(Store.existing(store).experiments()) < 2
+    with counting(PATIENCE) as progress:
+        shown = open_experiment(store, experiment) if alone else forgetscope.analyse(store, progress=progress)
+        page = forgetscope.write_report(shown, output or Path("report.html"), progress=progress)
+    echo(f"The page: {page.resolve()}")
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")
@@ -198,6 +210,10 @@ app.command(epilog="Example: forgetscope analyse results --out analysis")(analys
 app.command(epilog="Example: forgetscope lemma --data cifar100 --seed 1 -o lemma")(lemma)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
+app.command(epilog="Example: forgetscope approximations results")(approximations)
+app.command(epilog="Example: forgetscope variants my.toml --vary sampling=reshuffled-short --pairs 5 --store results")(
+    comparisons.variants
+)
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
 
 

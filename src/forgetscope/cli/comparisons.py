@@ -1,4 +1,4 @@
-"""`forgetscope compare` and `forgetscope controlled`: plans in which one thing differs and everything else is held fixed."""
+"""`forgetscope compare`, `variants` and `controlled`: plans in which one thing differs and everything else is held fixed."""
 
 from __future__ import annotations
 
@@ -73,6 +73,60 @@ def compare(
             f"No pair came to its end under {baseline} and another policy. "
             f"See `forgetscope bench status {plan.id} --store {store}`."
         )
+
+
+@guarded
+def variants(
+    config: Annotated[
+        Path | None, typer.Argument(help="A run's TOML file; its seed is that of the first pair. Default: the demo's run.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="An option of the run and its other value; may be repeated. [default: the scripts' three]"
+        ),
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs of class sequence and seed; an interval needs two.")] = 5,
+    store: StoreOption = DEFAULT_STORE,
+    settings: SetOption = None,
+    jobs: JobsOption = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+    estimate: EstimateOption = True,
+    as_json: JsonOption = False,
+) -> None:
+    """What another protocol changes: one option at a time, on the same class sequences and seeds.
+
+    By default what the paper's released scripts do otherwise than its text: short batches, a tenth of the images set aside, a
+    projection before the head. What can change from the second step on starts from the run's own first steps. Per step: means
+    over pairs and paired differences to the run as it is, of forgetting and of each measure's rank correlation with it (in
+    Fisher's z), with 95 % intervals. Run again, it continues."""
+    from forgetscope.analysis.variants import compare_variants
+    from forgetscope.benchmark.variants import BASELINE, changed, parse_variant, variants_plan
+    from forgetscope.report.document import variants_document
+    from forgetscope.report.variants import variants_view
+    from forgetscope.spec import RunSpec
+    from forgetscope.store import Store
+
+    given = overrides(settings)
+    run = RunSpec(**given) if config is None else RunSpec.from_toml(config, given)
+    wanted = vary or ["sampling=reshuffled-short", "validation=0.1", f"network={run.network}-projected"]
+    varied = [parse_variant(setting, run) for setting in wanted]
+    for each in (run, *(changed(run, variant) for variant in varied)):
+        get_ready(each)
+    title = re.sub(r"[^\w.-]", "-", config.stem if config else run.dataset)[:40] + "-variants"
+    plan, opened = variants_plan(run, varied, pairs, title), Store(store)
+    with hired(plan, opened, jobs, device, threads) as engine:
+        work_off(engine, run, estimating=estimate)
+    chains = {v.name: [c.steps for c in plan.chains if c.variant == v.name] for v in (BASELINE, *varied)}
+    rows = compare_variants(opened, chains)
+    if as_json:
+        print_json(variants_document(plan.id, rows))
+    elif rows:
+        print_view(variants_view(rows), whole=True)
+    name_failures(plan, store)
+    if not rows:
+        raise ForgetscopeError(f"No pair came to its end. See `forgetscope bench status {plan.id} --store {store}`.")
 
 
 @guarded

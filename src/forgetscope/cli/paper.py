@@ -40,7 +40,7 @@ def write_for_paper(store: Path, output: Path | None, format: str, width: float 
     if chosen is None:
         raise SpecError(f"--format {format!r} is not known.{nearest(format, ('html', *FORMATS))}")
     if id is not None:
-        raise SpecError(f"--format {format} shows the whole store, not one experiment: leave out --id, or --format.")
+        raise SpecError(f"--format {format} shows the whole store, not one experiment: leave out --experiment, or --format.")
     if width is not None and chosen == "pdf":
         raise SpecError("--format pdf has pages of a fixed size: --width is for latex and png.")
     path = output or Path(DEFAULT_OUT[chosen])

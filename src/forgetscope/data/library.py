@@ -229,14 +229,20 @@ def check_data(name: str) -> DataSet:
     return data
 
 
-def recorded_strips(recorded: Mapping[str, object], classes: Iterable[int]) -> dict[int, bytes]:
-    """The strips of the data set that a step's record names; empty where that data set is not here, or has changed."""
+def recorded_data(recorded: Mapping[str, object]) -> DataSet | None:
+    """The data set that a step's record names; None where it is not here, or has changed."""
     size = recorded["image_size"]
     try:
         data = load_data(str(recorded["name"]), size if isinstance(size, int) else None)
     except DataError:
-        return {}
-    return class_strips(data, classes) if data.digest == recorded["digest"] else {}
+        return None
+    return data if data.digest == recorded["digest"] else None
+
+
+def recorded_strips(recorded: Mapping[str, object], classes: Iterable[int]) -> dict[int, bytes]:
+    """The strips of the data set that a step's record names; empty where that data set is not here, or has changed."""
+    data = recorded_data(recorded)
+    return {} if data is None else class_strips(data, classes)
 
 
 def _no_such_data(name: str) -> DataError:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from forgetscope.errors import Interrupted
-from forgetscope.experiment.measured import Measured
+from forgetscope.experiment.measured import Extra, Measured
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably
@@ -26,8 +26,9 @@ class Course:
 
     image_history: Tensor
     measured: Measured = field(default_factory=Measured)
+    extra: Extra = field(default_factory=Extra)
     history: list[dict[str, float]] = field(default_factory=list)  # loss and accuracy per epoch
-    probe_seconds: float = 0.0
+    seconds: dict[str, float] = field(default_factory=lambda: {"probe_seconds": 0.0})  # by what was measured
     divergence: Divergence | None = None
 
 
@@ -88,7 +89,7 @@ class Saver:
             history=course.history,
             network=self._network.state_dict(),
             momentum=momentum_of(self._optimiser),
-            measured=course.measured.tensors(),
+            measured={**course.measured.tensors(), **course.extra.tensors()},
             begun={} if so_far is None else {"losses": so_far.losses, "correct": so_far.correct},
             images=course.image_history,
         )

@@ -15,17 +15,25 @@ from numpy.typing import NDArray
 
 from forgetscope.data.images import DataSet
 from forgetscope.experiment.course import Course, Saver
-from forgetscope.experiment.measured import Measured
+from forgetscope.experiment.measured import Extra, Measured
+from forgetscope.experiment.observation import Observer
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably, told
 from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, train_step
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore
-from forgetscope.measuring.probe import Probe
 from forgetscope.spec import StepSpec
-from forgetscope.store import StepRecord, Store, StoredStep, parquet_bytes
-from forgetscope.tables import ClassFacts, class_table, confusion_table, pairs_table, probes_table, rehearsal_table
+from forgetscope.store import StepRecord, Store, StoredStep, TableName
+from forgetscope.tables import (
+    ClassFacts,
+    class_table,
+    confusion_table,
+    extra_table,
+    pairs_table,
+    probes_table,
+    rehearsal_table,
+)
 
 EVALUATION_BATCH = 500
 
@@ -63,7 +71,7 @@ def run_step(
         spec=spec,
         data={"name": data.name, "image_size": data.image_size, "shape": data.shape, "digest": data.digest},
         environment=settings.environment(),
-        timings={"seconds": round(time.monotonic() - started, 3), "probe_seconds": round(course.probe_seconds, 3)},
+        timings={name: round(value, 3) for name, value in {"seconds": time.monotonic() - started, **course.seconds}.items()},
         history=course.history,
         network=step.inherited.network if step.inherited else str(spec.network),
         start=start,
@@ -98,8 +106,14 @@ def _remains(step: Prepared, course: Course, divergence: Divergence) -> dict[str
     return {"tables": tables, "state": {}, "divergence": facts}
 
 
-def _tables_so_far(step: Prepared, course: Course) -> dict[str, pa.Table]:
-    return {"probes": probes_table(course.measured.measurements(), step.past), "rehearsal": rehearsal_table(step.rehearsal)}
+def _tables_so_far(step: Prepared, course: Course) -> dict[TableName, pa.Table]:
+    tables: dict[TableName, pa.Table] = {
+        "probes": probes_table(course.measured.measurements(), step.past),
+        "rehearsal": rehearsal_table(step.rehearsal),
+    }
+    if course.extra.series:
+        tables["extra"] = extra_table(course.extra.arrays(), step.past)
+    return tables
 
 
 def _train(
@@ -116,21 +130,13 @@ def _train(
     optimiser = make_optimiser(network, spec.training)
     if snapshot is not None:
         restore(snapshot, network, optimiser)
-        course.measured, course.history = Measured.from_tensors(snapshot.measured), snapshot.history
+        course.measured, course.extra = Measured.from_tensors(snapshot.measured), Extra.from_tensors(snapshot.measured)
+        course.history = snapshot.history
         course.image_history.copy_(snapshot.images)
     saver = Saver(working, settings, stop, network, optimiser, course, snapshot)
-    probe = _make_probe(step, saver.look_up)
-
-    def measure(iteration: int) -> None:
-        if probe is not None:
-            begin = time.monotonic()
-            course.measured.add(iteration, probe.measure(network))
-            so_far = probes_table(course.measured.measurements(), step.past)
-            replace_durably(working / "probes.parquet", parquet_bytes(so_far))
-            course.probe_seconds += time.monotonic() - begin
-
+    observer = Observer(step, course, working / "probes.parquet", saver.look_up)
     if snapshot is None:
-        measure(0)
+        observer.epoch_ended(0, 0)
     for end in train_step(
         network,
         optimiser,
@@ -144,32 +150,16 @@ def _train(
         epochs_done=snapshot.epoch if snapshot else 0,
         begun=saver.so_far,
         forward=torch.compile(network) if settings.compile else network,
+        before_iteration=observer.before_iteration,
         on_iteration=saver.iteration_ended,
     ):
         if isinstance(end, Divergence):
             course.divergence = end
             break
-        if spec.is_probed(end.epoch):
-            measure(end.iteration)
+        observer.epoch_ended(end.epoch, end.iteration)
         saver.epoch_ended(end)
         on_epoch(end)
     return course
-
-
-def _make_probe(step: Prepared, look_up: Callable[[], None]) -> Probe | None:
-    """`look_up` is called before each batch: a probe may take minutes, and somebody may want it to stop."""
-    if step.spec.rehearsal is None or step.spec.rehearsal.probe_every == 0:
-        return None
-    full = step.full_past()
-    rehearsed = np.concatenate([np.isin(step.images_of[label], step.rehearsal[label]) for label in step.past])
-
-    def inputs(images: torch.Tensor) -> torch.Tensor:
-        look_up()
-        return step.normalise(images.float() / 255)
-
-    marks = torch.from_numpy(rehearsed)
-    new, alpha = step.new_set, step.spec.rehearsal.alpha
-    return Probe(full.images, full.nodes, marks, new.images, new.nodes, alpha, prepare=inputs)
 
 
 @torch.no_grad()

@@ -22,12 +22,12 @@ from pathlib import Path
 from forgetscope.errors import DamagedExport, DamagedStep, StoreError
 from forgetscope.files import locked_if_free, replacing, told, write_durably
 from forgetscope.housekeeping.verification import file_damage, record_problem
-from forgetscope.store import FREED, STATE, TABLES, Store, StoredStep
+from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
 
 FORMAT = 1
 INDEX = "index.json"
 INDEX_LIMIT = 256 * 2**20  # bytes; the index of ten thousand steps has about 15 MB
-FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in TABLES), STATE, FREED)
+FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in ALL_TABLES), STATE, FREED)
 MEMBER = re.compile(rf"steps/([0-9a-f]{{32}})/({'|'.join(map(re.escape, FILES))})|plans/[\w-][\w.-]*/plan\.json")
 Progress = Callable[[str, int, int], None]
 

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from forgetscope.errors import SpecError
-from forgetscope.store import TABLES, Store, StoredStep, TableName
+from forgetscope.store import ALL_TABLES, Store, StoredStep, TableName
 
 STEPS = pa.schema(
     [
@@ -37,7 +37,7 @@ _CLOSED = {
 
 
 def query(store: Store, text: str) -> pa.Table:
-    """The answer to one SQL query over the views `steps`, `classes`, `probes`, `pairs`, `rehearsal` and `confusion`.
+    """The answer to one SQL query over the views `steps`, `classes`, `probes`, `pairs`, `rehearsal`, `confusion` and `extra`.
 
     Only the tables that the query names are read. Raises SpecError for a query that DuckDB does not accept."""
     with duckdb.connect(":memory:", config=dict(_CLOSED)) as database:
@@ -47,7 +47,7 @@ def query(store: Store, text: str) -> pa.Table:
             named = _named_tables(database, text)
             if "steps" in named:
                 database.register("steps", _steps_view(store))
-            for name in TABLES:
+            for name in ALL_TABLES:
                 if name in named:
                     database.register(name, _table_view(store, name))
             answer = database.sql(text)
@@ -71,7 +71,7 @@ def rows(answer: pa.Table) -> list[dict[str, object]]:
 
 
 EXAMPLE = "SELECT step, avg(forgetting) FROM classes GROUP BY step ORDER BY step"
-_HINT = f"The tables are steps, {', '.join(TABLES)}; `DESCRIBE classes` lists a table's columns."
+_HINT = f"The tables are steps, {', '.join(ALL_TABLES)}; `DESCRIBE classes` lists a table's columns."
 
 
 def _named_tables(database: duckdb.DuckDBPyConnection, text: str) -> set[str]:
@@ -97,7 +97,7 @@ def _table_names(node: object) -> Iterator[str]:
 def _table_view(store: Store, name: TableName) -> pa.Table:
     """One table of all steps, with `step_id` and `step` in front; columns that a step lacks are missing there."""
     none = pa.table({"step_id": pa.array([], pa.string()), "step": pa.array([], pa.int64())})
-    parts = [_marked(step, step.table(name)) for step in store.steps()]
+    parts = [_marked(step, step.table(name)) for step in store.steps() if step.has(name)]
     return pa.concat_tables([none, *parts], promote_options="permissive")
 
 

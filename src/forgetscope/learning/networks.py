@@ -131,16 +131,17 @@ def grow_head(network: nn.Module, new_classes: int, rng: np.random.Generator) ->
 
 
 def _backbone(name: str) -> tuple[nn.Module, int]:
+    if name.endswith("-projected"):
+        backbone, width = _backbone(name.removesuffix("-projected"))
+        return nn.Sequential(backbone, nn.Linear(width, 128), nn.ReLU(), nn.Linear(128, 64)), 64
     if name == "resnet18":
         return _ResNet18(), 512
-    if name == "resnet18-projected":
-        return nn.Sequential(_ResNet18(), nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, 64)), 64
     match = re.fullmatch(r"resnet(\d+)", name)
     depth = int(match[1]) if match else 0
     if depth < 8 or depth % 6 != 2:
         raise SpecError(
             f"network = {name!r} is not known. Use a CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) "
-            "resnet18, resnet18-projected, or your own as package.module:factory."
+            "or resnet18, each with -projected behind it if wanted, or your own as package.module:factory."
         )
     return _CifarResNet((depth - 2) // 6), 64
 

@@ -113,13 +113,15 @@ def train_step(
     epochs_done: int = 0,
     begun: EpochSoFar | None = None,
     forward: Callable[[Tensor], Tensor] | None = None,
+    before_iteration: Callable[[int], None] = lambda iteration: None,
     on_iteration: Callable[[EpochSoFar], None] = lambda so_far: None,
 ) -> Iterator[EpochEnd | Divergence]:
     """Train in place, yielding after each epoch; a divergence is the last thing. A first step has no rehearsal set and alpha 0.
 
     history [new images], int16 on the device, is kept up to date: 2 x lost predictions + 1 if the last one was correct.
-    `epochs_done` continues a step from its snapshot, and `begun` in the middle of the epoch after these. `on_iteration` may
-    stop the training by raising. `forward` stands in for the network's own, for example compiled.
+    `epochs_done` continues a step from its snapshot, and `begun` in the middle of the epoch after these. `before_iteration`
+    gets the number of iterations that are done in the whole step, and may look at the network. It and `on_iteration` may stop
+    the training by raising. `forward` stands in for the network's own, for example compiled.
 
     Within an epoch nothing is read back from the device, so a GPU is never waited for; losses are read when it ends.
     """
@@ -138,6 +140,7 @@ def train_step(
         for i, (new_positions, rehearsal_positions) in enumerate(batches):
             if i < so_far.done:
                 continue
+            before_iteration(epoch * len(batches) + i)
             images, nodes = new.images[new_positions], new.nodes[new_positions]
             if rehearsal is not None:
                 images = torch.cat([images, rehearsal.images[rehearsal_positions]])

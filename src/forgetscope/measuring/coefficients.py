@@ -1,4 +1,4 @@
-"""The paper's Last-Layer Imbalanced Forgetting Coefficients at one probe: SIC, CIC, NIC, and ALL-NIC.
+"""The paper's Imbalanced Forgetting Coefficients at one probe: SIC, CIC, NIC, and ALL-NIC.
 
 Each value here is one probe's term, already weighted by alpha and p_c: the plain sum of terms over a step's probes is the
 coefficient. Positive is destructive interference. A class whose own gradient vanishes has no direction to interfere with:
@@ -41,14 +41,44 @@ def coefficients(
     Time and memory grow with P k (d + 1), so with the square of the classes; who interferes with whom costs P times that.
     """
     f, b = full.double().flatten(1), bias.double().flatten(1)
-    p, lengths = torch.as_tensor(shares).to(f), _divisors(f, rounding)[:, 0]
-    sic = -alpha * p * torch.linalg.vecdot(b, f) / lengths
+    p = torch.as_tensor(shares).to(f)
     everyone = p @ b  # per class below: at 200 classes one more array of this kind is 20 MB, and costs more than the arithmetic
     others = torch.stack([(everyone - share * own) @ target for share, own, target in zip(p, b, f, strict=True)])
-    cic = -alpha * others / lengths
-    nic = new_interference(full, new[None], torch.ones(1), alpha, nodes, rounding)[:, 0]
-    all_nic = -(1 - alpha) * (f @ new.double().flatten()) / lengths
-    return Coefficients(sic, cic, nic, all_nic)
+    rows, new_rows = _class_rows(full, new[None], nodes)
+    products = Products(
+        own=torch.linalg.vecdot(b, f),
+        others=others,
+        new=f @ new.double().flatten(),
+        new_within=_row_products(rows, new_rows)[:, 0],
+        length=divisors(f, rounding),
+        length_within=divisors(rows, rounding),
+    )
+    return terms(products, alpha, p)
+
+
+@dataclass(frozen=True)
+class Products:
+    """Inner products with f_c over some parameters S, and what to divide them by; each [P] in float64.
+
+    `within`: over those of the parameters through which class c's logit is computed. In the last layer that is L_c, row c of
+    the head; in all layers it is row c and everything before the head."""
+
+    own: Tensor  # <b_c, f_c>
+    others: Tensor  # <sum of p_y b_y over past y != c, f_c>
+    new: Tensor  # <g_new, f_c>
+    new_within: Tensor
+    length: Tensor  # ||f_c||, NaN where it vanishes: `divisors`
+    length_within: Tensor
+
+
+def terms(products: Products, alpha: float, shares: Tensor) -> Coefficients:
+    """One probe's terms: each is a weight times Interf_c. The lemma weights the three sources by these."""
+    return Coefficients(
+        sic=-alpha * shares * products.own / products.length,
+        cic=-alpha * products.others / products.length,
+        nic=-(1 - alpha) * products.new_within / products.length_within,
+        all_nic=-(1 - alpha) * products.new / products.length,
+    )
 
 
 def past_interference(full: Tensor, bias: Tensor, alpha: float, shares: Tensor, rounding: Tensor | None = None) -> Tensor:
@@ -69,17 +99,45 @@ def new_interference(
 
     new [N, k, d + 1]: the sources' mean gradients; shares [N]: each source's share of the new images.
     """
+    f, v = _class_rows(full, new, nodes)
+    return -(1 - alpha) * torch.as_tensor(shares).to(f) * _row_products(f, v) / divisors(f, rounding)[:, None]
+
+
+def released_nic(
+    full: Tensor, new: Tensor, alpha: float, nodes: Tensor | None = None, rounding: Tensor | None = None
+) -> Tensor:
+    """[P]: NIC as the paper's released scripts compute it in second steps; arguments as those of `coefficients`.
+
+    They take the head's gradient as one vector, weights row by row and then biases, and look for the bias of node c where it
+    was before the head grew: P d + c, counted from 0. In the grown head that is a weight of the first new class (of a later one
+    if c >= d), so row c goes with a stranger in place of its bias, in f_c and in g_new alike.
+    """
+    f, v = _class_rows(full, new[None], nodes)
+    past, heads, width = torch.arange(len(full)), full.shape[1], full.shape[2] - 1
+    at = len(full) * width + (past if nodes is None else nodes.cpu())
+    is_weight = at < heads * width
+    row = torch.where(is_weight, at // width, at - heads * width)
+    column = torch.where(is_weight, at % width, width)
+    f[:, -1] = full[past, row, column].double()
+    v[:, 0, -1] = new[row, column].double()
+    return -(1 - alpha) * _row_products(f, v)[:, 0] / divisors(f, rounding)
+
+
+def _class_rows(full: Tensor, new: Tensor, nodes: Tensor | None) -> tuple[Tensor, Tensor]:
+    """f_c [P, d + 1] and the N sources' gradients [P, N, d + 1], both restricted to L_c."""
     past = torch.arange(len(full), device=full.device)
     nodes = past if nodes is None else nodes.to(full.device)
-    f = full.double()[past, nodes]  # [P, d + 1], f_c restricted to L_c
-    v = new.double()[:, nodes].transpose(0, 1)  # [P, N, d + 1]
-    products = torch.einsum("pnd,pd->pn", v, f)
-    return -(1 - alpha) * torch.as_tensor(shares).to(f) * products / _divisors(f, rounding)
+    return full.double()[past, nodes], new.double()[:, nodes].transpose(0, 1)
+
+
+def _row_products(f: Tensor, v: Tensor) -> Tensor:
+    """[P, N]"""
+    return torch.einsum("pnd,pd->pn", v, f)
 
 
 def interference(v: Tensor, f: Tensor, rounding: Tensor | None = None) -> Tensor:
     """Interf_c(v) = -<v, f_c> / ||f_c||, for vectors v [V, s] and class gradients f [P, s] -> [P, V]."""
-    return -(f @ v.T) / _divisors(f, rounding)
+    return -(f @ v.T) / divisors(f, rounding)[:, None]
 
 
 def norms(vectors: Tensor) -> Tensor:
@@ -92,8 +150,8 @@ def norms(vectors: Tensor) -> Tensor:
     return lengths
 
 
-def _divisors(f: Tensor, rounding: Tensor | None) -> Tensor:
-    """Norms [P, 1]; NaN where a gradient vanishes."""
+def divisors(f: Tensor, rounding: Tensor | None) -> Tensor:
+    """Norms [P] of f [P, s]; NaN where a gradient vanishes."""
     lengths = norms(f)
     vanishing = lengths <= (torch.zeros_like(lengths) if rounding is None else rounding.to(lengths))
-    return lengths.masked_fill(vanishing, torch.nan)[:, None]
+    return lengths.masked_fill(vanishing, torch.nan)

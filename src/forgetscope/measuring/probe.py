@@ -14,7 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from forgetscope.errors import InputError
-from forgetscope.measuring.coefficients import Coefficients, coefficients, new_interference, norms, past_interference
+from forgetscope.measuring.all_layers import AllLayers, Batch, Parameters, measure_all_layers
+from forgetscope.measuring.coefficients import (
+    Coefficients,
+    coefficients,
+    new_interference,
+    norms,
+    past_interference,
+    released_nic,
+)
 from forgetscope.measuring.folding import Features, folded
 from forgetscope.measuring.gradients import GradientSums, rounding_error
 
@@ -33,6 +41,7 @@ class Measurement:
     loss_rehearsal: Tensor  # [P] mean loss on R_c
     rounding: Tensor  # [P] bound for the error in the norm of f_c: where the norm is not above it, the terms are NaN
     new_logits: Tensor  # [P] mean logit of each past class over the new images; at the first probe this is LOG-SIM
+    released_nic: Tensor  # [P] NIC's term with the entry that the released scripts read in second steps
 
 
 class Probe:
@@ -102,6 +111,29 @@ class Probe:
             self._log_sim = measurement.new_logits
         return measurement
 
+    @torch.no_grad()
+    def measure_all_layers(self, network: nn.Module, *, head: nn.Linear | None = None) -> AllLayers:
+        """The terms over all trainable parameters, now; costs a backward pass over every image. Not added to the totals."""
+        head = _find_head(network, head)
+        self._check_nodes(head)
+        (past_images, past_labels, groups), (new_images, new_labels, _) = self._parts
+        past = len(self.past_nodes)
+
+        def of_group(group: int) -> Iterator[Batch]:
+            positions = torch.nonzero(groups == group)[:, 0]
+            return self._batches(past_images[positions.to(past_images.device)], past_labels[positions])
+
+        with _evaluating(network):
+            return measure_all_layers(
+                network,
+                Parameters(network, head),
+                ((of_group(c), of_group(past + c)) for c in range(past)),
+                self._batches(new_images, new_labels),
+                self.alpha,
+                self.shares,
+                self.past_nodes.tolist(),
+            )
+
     @property
     def coefficients(self) -> Coefficients:
         """SIC, CIC, NIC and ALL-NIC over the probes so far, in the order of `past_nodes`."""
@@ -117,13 +149,8 @@ class Probe:
         return self._log_sim
 
     def _sums(self, features: Features, head: nn.Linear) -> GradientSums:
-        nodes = head.out_features
-        highest = int(torch.cat([self.past_nodes, self.new_nodes]).max())
-        if highest >= nodes:
-            raise InputError(
-                f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
-            )
-        sums = GradientSums(2 * len(self.past_nodes) + len(self.new_nodes), nodes, head.in_features)
+        self._check_nodes(head)
+        sums = GradientSums(2 * len(self.past_nodes) + len(self.new_nodes), head.out_features, head.in_features)
         for images, labels, groups in self._parts:
             for start in range(0, len(labels), CHUNK):
                 chunk = slice(start, start + CHUNK)
@@ -154,7 +181,18 @@ class Probe:
             loss_rehearsal=sums.losses[kept] / kept_counts,
             rounding=rounding,
             new_logits=sums.logits[new].sum(dim=0)[self.past_nodes] / new_images,
+            released_nic=released_nic(full, mean_new, self.alpha, self.past_nodes, rounding),
         )
+
+    def _check_nodes(self, head: nn.Linear) -> None:
+        nodes, highest = head.out_features, int(torch.cat([self.past_nodes, self.new_nodes]).max())
+        if highest >= nodes:
+            raise InputError(
+                f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
+            )
+
+    def _batches(self, images: Tensor, labels: Tensor) -> Iterator[Batch]:
+        return zip(self._inputs(images), torch.split(labels, self._batch), strict=True)
 
     def _inputs(self, images: Tensor) -> Iterator[Tensor]:
         for batch in torch.split(images, self._batch):
@@ -168,15 +206,20 @@ def _batch_for(images: Tensor) -> int:
 
 def _find(network: nn.Module, features: Features | None, head: nn.Linear | None) -> tuple[Features, nn.Linear]:
     features = features or getattr(network, "features", None)
-    head = head or getattr(network, "head", None)
-    kind = type(network).__name__
     if not callable(features):
+        kind = type(network).__name__
         raise InputError(f"{kind} has no method features(images). Add one, or pass measure(network, features=...).")
-    if not isinstance(head, nn.Linear):
+    return features, _find_head(network, head)
+
+
+def _find_head(network: nn.Module, head: nn.Linear | None) -> nn.Linear:
+    found = head or getattr(network, "head", None)
+    if not isinstance(found, nn.Linear):
         raise InputError(
-            f"{kind}.head is {type(head).__name__}, not a torch.nn.Linear. Pass the last layer: measure(network, head=...)."
+            f"{type(network).__name__}.head is {type(found).__name__}, not a torch.nn.Linear. "
+            "Pass the last layer: measure(network, head=...)."
         )
-    return features, head
+    return found
 
 
 @contextmanager

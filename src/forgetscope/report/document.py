@@ -7,9 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from forgetscope.analysis.approximations import Approximations
 from forgetscope.analysis.comparison import PolicyComparison
 from forgetscope.analysis.controlled import ControlledStep
 from forgetscope.analysis.experiments import Experiment, Overview
+from forgetscope.analysis.variants import VariantComparison
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
@@ -51,6 +53,14 @@ def controlled_document(plan: str, steps: Sequence[ControlledStep]) -> dict[str,
 
 def comparison_document(plan: str, rows: Sequence[PolicyComparison]) -> dict[str, Any]:
     return _plain_dict({"plan": plan, "policies": [dataclasses.asdict(row) for row in rows]})
+
+
+def approximations_document(found: Sequence[Approximations]) -> dict[str, Any]:
+    return _plain_dict({"settings": [dataclasses.asdict(group) for group in found]})
+
+
+def variants_document(plan: str, rows: Sequence[VariantComparison]) -> dict[str, Any]:
+    return _plain_dict({"plan": plan, "variants": [dataclasses.asdict(row) for row in rows]})
 
 
 def experiment_line(experiment: Experiment) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The report page of one experiment: a single HTML file that makes no network request and computes no statistic.
 
-Python says what was found and embeds the numbers as one JSON document; `page.js` draws from it, so that charts follow the
+Python says what was found and embeds the numbers as one JSON document; `experiment.js` draws from it, so that charts follow the
 reader's step, screen and colour scheme. Class names are untrusted: they reach the page through autoescaping, `tojson` and
 `textContent` only, and the page's Content-Security-Policy runs no script but the two whose digests it names.
 """
@@ -8,21 +8,23 @@ reader's step, screen and colour scheme. Class names are untrusted: they reach t
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from importlib import resources
 
 import pandas as pd
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.errors import StoreError
+from forgetscope.report.explorer import Explorer
+from forgetscope.report.packing import asset, script_digest
 from forgetscope.report.words import budget, finding
 from forgetscope.store import COEFFICIENTS, StoredStep
 
 
-def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> str:
-    """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none."""
+def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explorer: Explorer | None = None) -> str:
+    """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none.
+
+    explorer: of the experiment's steps, for a section about one class at a time."""
     if not experiment.steps:
         raise StoreError(f"Experiment {experiment.id[:8]} has nothing to show. {finding(experiment, None)}")
     from jinja2 import Environment, StrictUndefined
@@ -30,22 +32,25 @@ def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
-    scripts = [get_plotlyjs(), _asset("page.js")]
-    return environment.from_string(_asset("page.html.j2")).render(
+    exploring = explorer is not None and bool(experiment.summaries)
+    scripts = [get_plotlyjs(), *([_explorer_script()] if exploring else []), asset("experiment.js")]
+    return environment.from_string(asset("experiment.html.j2")).render(
         experiment=experiment,
         finding=finding(experiment, experiment.summaries[-1] if experiment.summaries else None),
         facts=_facts(experiment),
         settings=_settings(experiment),
         measures=MEASURES,
         document=_document(experiment, thumbnails),
-        css=_asset("page.css"),
+        css=asset("base.css") + asset("explorer.css"),
+        explorer_markup=asset("explorer.html.j2") if exploring else "",
+        packs=explorer.embedded() if explorer is not None and exploring else {},
         scripts=scripts,
-        digests=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
+        digests=[script_digest(script) for script in scripts],
     )
 
 
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+def _explorer_script() -> str:
+    return "\n".join([asset("core.js"), asset("explorer.js"), "startExplorer();"])
 
 
 def _facts(experiment: Experiment) -> dict[str, str]:

@@ -1,0 +1,78 @@
+"""Variants of a run: one option changed, everything else the same, on the same pairs of class sequence and seed.
+
+What can change from the second step on starts from the baseline's own first step, so the difference is not noise from step one.
+What a first step is made of (its network, its images) cannot; such a variant has first steps of its own, with the same seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from forgetscope.benchmark.pairs import member_of
+from forgetscope.benchmark.plans import Chain, Plan, empty_plan
+from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.errors import SpecError
+from forgetscope.learning.plugins import source_digest
+from forgetscope.scenario import sequence_of
+from forgetscope.spec import RunSpec, StepSpec, nearest, parse_setting, step_specs
+
+FIXED = ("dataset", "image_size", "increment", "steps", "sequence_seed", "sequence", "seed")  # what a pair is
+FROM_THE_START = ("network", "validation", "first_batch")  # what a first step is made of
+
+
+class Variant(NamedTuple):
+    """`option` is None for the baseline, which is the run as it is."""
+
+    name: str
+    option: str | None = None
+    value: object = None
+
+    @property
+    def common_parent(self) -> bool:
+        """Whether its second steps start from the baseline's first steps."""
+        return self.option not in FROM_THE_START
+
+
+BASELINE = Variant("as it is")
+
+
+def parse_variant(setting: str, run: RunSpec) -> Variant:
+    """`key=value` from the command line, checked against the run that it changes."""
+    option, value = parse_setting(setting, "--vary", "sampling=reshuffled-short")
+    known = [name for name in RunSpec.model_fields if name not in FIXED]
+    if option not in known:
+        reason = "is what a pair has in common" if option in FIXED else "is no option of a run"
+        raise SpecError(f"--vary {setting}: {option} {reason}.{nearest(option, known)}")
+    variant = Variant(setting, option, value)
+    if changed(run, variant) == run:
+        raise SpecError(f"--vary {setting}: that is what the run has already. Give another value.")
+    return variant
+
+
+def variants_plan(
+    run: RunSpec, variants: Sequence[Variant], pairs: int, name: str = "variants", data: DataFacts | None = None
+) -> Plan:
+    """The run as it is and each variant, on every pair; `chains` in this order, pair by pair."""
+    data = data or data_facts(run.dataset, run.image_size)
+    about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": pairs}
+    plan = empty_plan(about, run, data)
+    for number in range(pairs):
+        base = member_of(run, number)
+        for variant in (BASELINE, *variants):
+            member = base if variant.option is None else changed(base, variant)
+            specs = _specs(member, data)
+            if variant.common_parent:
+                specs[:1] = _specs(base, data)[:1]
+            plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), member.policy, number=number, variant=variant.name))
+    return plan
+
+
+def changed(run: RunSpec, variant: Variant) -> RunSpec:
+    """The run with the variant's value."""
+    return RunSpec(**run.model_dump(exclude_unset=True) | {str(variant.option): variant.value})
+
+
+def _specs(run: RunSpec, data: DataFacts) -> list[StepSpec]:
+    sources = {code: source_digest(code) for code in (run.policy, run.network) if ":" in code}
+    return step_specs(run, sequence_of(run, data.classes), data.augmentation, sources)

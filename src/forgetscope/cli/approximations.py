@@ -1,0 +1,24 @@
+"""`forgetscope approximations`: what was measured beside the probes, against what the paper measures."""
+
+from __future__ import annotations
+
+from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
+
+
+@guarded
+def approximations(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """What the paper's approximations cost: the last layer for all, epochs for iterations, NIC as released.
+
+    For every setting in the store whose steps measured something beside the probes (options all_layers_every, every_iteration,
+    released_nic). Means over steps with 95 % intervals, differences paired over steps. docs/beyond.md says how to read it."""
+    from forgetscope.analysis.approximations import approximations as compute
+    from forgetscope.report.approximations import approximations_view
+    from forgetscope.report.document import approximations_document
+    from forgetscope.store import Store
+
+    found = compute(Store.existing(store))
+    if as_json:
+        print_json(approximations_document(found))
+    else:
+        print_view(approximations_view(found), whole=True)

@@ -1,0 +1,123 @@
+"use strict";
+// What every part of the page uses. Class names are untrusted: they go through textContent, or through plain() for Plotly.
+const byId = (id) => document.getElementById(id);
+
+// ---- Data: compressed in the page, inflated when first asked for
+
+async function inflate(id) {
+  const letters = atob(byId(id).textContent), bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i); // Uint8Array.from takes thirty times as long
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+const packs = {};
+const pack = (name) => (packs[name] ??= inflate(`data-${name}`).then(JSON.parse));
+
+let plotly;
+function loadPlotly() {
+  plotly ??= globalThis.Plotly ? Promise.resolve() : inflate("plotly").then((code) => document.head.append(element("script", { textContent: code })));
+  return plotly;
+}
+
+// A frame as arrays by column; texts were codes of their distinct values.
+function unpacked(frame) {
+  const columns = {};
+  for (const [name, column] of Object.entries(frame)) {
+    columns[name] = Array.isArray(column) ? column : column.codes.map((code) => column.levels[code]);
+  }
+  return columns;
+}
+
+const lengthOf = (columns) => Object.values(columns)[0]?.length ?? 0;
+const rowsOf = (columns) => Array.from({ length: lengthOf(columns) }, (_, i) => Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][i]])));
+const distinct = (values) => [...new Set(values)];
+
+// ---- Words and numbers
+
+const decimal = (value, digits = 2) => (value === null || value === undefined ? "\u2013" : value.toFixed(digits).replace("-", "\u2212"));
+const percent = (value) => (value === null || value === undefined ? "\u2013" : `${Math.round(100 * value)}\u202f%`);
+const known = (values) => values.filter((value) => value !== null);
+const significant = (value) => (value === null ? "\u2013" : (Math.abs(value) >= 0.001 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(1)).replace("-", "\u2212"));
+const share = (level) => (/^[\d.]+$/.test(level) ? `${level}\u202f%` : level);
+const policyOf = (row) => (row.policy && row.policy !== "uniform" ? `${row.benchmark}, ${row.policy}` : row.benchmark);
+const shorten = (name, length = 18) => (name.length > length ? `${name.slice(0, length - 1)}\u2026` : name);
+// Plotly reads <a>, <b>, entities, line breaks and $..$ in labels: this is only characters.
+const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
+
+function element(tag, properties, ...children) {
+  const { attributes = {}, ...own } = properties ?? {};
+  const node = Object.assign(document.createElement(tag), own);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+// A labelled list to choose from; options are [value, text].
+function chooser(label, options, onchange) {
+  const list = element("select", { onchange: () => onchange(list.value) });
+  list.fill = (offered) => list.replaceChildren(...offered.map(([value, text]) => element("option", { value, textContent: text })));
+  list.fill(options);
+  return { list, box: element("label", {}, label, list) };
+}
+
+// An interval as a dot on a line: [value, low, high] within [from, to]; `paper` is a value to set beside it.
+function intervalBar(value, low, high, [from, to], paper = null) {
+  const at = (x) => `${Math.min(100, Math.max(0, (100 * (x - from)) / (to - from || 1)))}%`;
+  const bar = element("span", { className: "interval" });
+  const mark = (tag, x) => { const node = element(tag, {}); node.style.left = at(x); bar.append(node); return node; };
+  if (from < 0 && to > 0) mark("s", 0);
+  if (low !== null && high !== null) mark("i", low).style.width = `calc(${at(high)} - ${at(low)})`;
+  if (value !== null) mark("b", value);
+  if (paper !== null) mark("u", paper);
+  return bar;
+}
+
+function save(name, text, type) {
+  const link = element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+function csv(columns) {
+  const cell = (value) => (value === null ? "" : /[",\n\r]/.test(String(value)) ? `"${String(value).replace(/"/g, '""')}"` : String(value));
+  const names = Object.keys(columns);
+  const lines = Array.from({ length: lengthOf(columns) }, (_, i) => names.map((name) => cell(columns[name][i])).join(","));
+  return `${names.join(",")}\n${lines.join("\n")}${lines.length ? "\n" : ""}`;
+}
+
+// ---- Charts: one look
+
+function theme() {
+  const style = getComputedStyle(document.documentElement);
+  const value = (name) => style.getPropertyValue(`--${name}`).trim();
+  return {
+    ...Object.fromEntries(["ink", "muted", "line", "accent", "surface", "one", "two", "three", "four", "unknown"].map((name) => [name, value(name)])),
+    font: getComputedStyle(document.body).fontFamily,
+  };
+}
+
+// Colours that people with any colour vision tell apart; dashes and symbols differ too.
+const SERIES = [["one", "solid", "circle"], ["two", "dash", "square"], ["three", "dot", "diamond"], ["four", "dashdot", "cross"]];
+const series = (look, i) => { const [colour, dash, symbol] = SERIES[i % SERIES.length]; return { colour: look[colour], dash, symbol }; };
+
+const axis = (look, title, more) => ({
+  fixedrange: true, gridcolor: look.line, zerolinecolor: look.line, linecolor: look.line, ticks: "", automargin: true,
+  tickfont: { size: 11.5, color: look.muted }, title: { text: title, font: { size: 12.5, color: look.muted }, standoff: 8 }, ...more,
+});
+
+const axisName = (letter, i) => `${letter}axis${i ? i + 1 : ""}`;
+
+async function draw(box, traces, layout) {
+  await loadPlotly();
+  const look = theme();
+  box.classList.add("drawn");
+  await Plotly.react(box, traces, {
+    paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { family: look.font, color: look.ink, size: 12 }, hovermode: "closest",
+    dragmode: false, showlegend: false, hoverlabel: { bgcolor: look.surface, bordercolor: look.line, font: { color: look.ink } },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { color: look.ink } }, margin: { l: 56, r: 12, t: 16, b: 48 }, ...layout,
+  }, { displayModeBar: false, doubleClick: false, showTips: false });
+}
+
+// Charts that are on the page, each with the function that draws it again, for another size or colour scheme.
+const redraws = new Map();
+const paper = { printing: false, width: 680 };

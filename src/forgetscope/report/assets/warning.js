@@ -1,0 +1,50 @@
+// Early warning: what would have been flagged after a share of training, and what became of it.
+
+async function startWarning() {
+  const [{ flagged, early_warning: measured }, exploring] = await Promise.all([pack("warning"), pack("explorer")]);
+  const rows = rowsOf(unpacked(flagged)), quality = rowsOf(unpacked(measured)).filter((row) => row.group === "most forgotten quarter" && row.precision !== null);
+  const body = byId("warning-body");
+  if (!rows.length) return body.replaceChildren(element("p", { className: "lead", textContent: "No step was measured along training with enough past classes, so nothing could have been flagged." }));
+  const dataOf = Object.fromEntries(exploring.runs.map((run) => [run.id, run.data]));
+  const nameOf = (row) => exploring.data[dataOf[row.step_id]].names[row.class_id] ?? `class ${row.class_id}`;
+  const shares = distinct(rows.map((row) => row.share)), view = { share: shares.includes(0.25) ? 0.25 : shares[0] };
+  const groups = distinct(rows.map(policyOf));
+  const steps = () => distinct(rows.filter((row) => policyOf(row) === view.group).map((row) => row.step_id));
+  const told = (id) => { const row = rows.find((one) => one.step_id === id); return `step ${row.subset}, ${share(row.rehearsal_pct)} kept, +${share(row.class_pct)} new, ${row.step_id.slice(0, 8)}`; };
+
+  const slider = element("input", { type: "range", min: 0, max: shares.length - 1, step: 1, value: shares.indexOf(view.share), id: "share" }), output = element("output", { htmlFor: "share" });
+  slider.oninput = () => { view.share = shares[slider.value]; show(); };
+  const group = chooser("Benchmark", groups.map((one) => [one, one]), (value) => { view.group = value; refill(); show(); });
+  const step = chooser("Experiment", [], (value) => { view.step = value; show(); });
+  byId("warning-controls").append(element("label", {}, "Share of training seen", slider), output, ...(groups.length > 1 ? [group.box] : []), step.box);
+
+  function refill() {
+    step.list.fill(steps().map((id) => [id, told(id)]));
+    view.step = step.list.value;
+  }
+
+  function show() {
+    output.textContent = percent(view.share);
+    slider.setAttribute("aria-valuetext", percent(view.share));
+    const own = rows.filter((row) => row.step_id === view.step && row.share === view.share).sort((a, b) => b.score - a.score);
+    const flags = own.filter((row) => row.flagged === "True"), right = flags.filter((row) => row.hit === "True"), missed = own.filter((row) => row.hit === "True" && row.flagged !== "True");
+    const predictor = own[0]?.predictor === "all_coefficients" ? "forgetting predicted by all coefficients" : "SIC so far (too few steps for the joint model)";
+    const sentence = `After ${percent(view.share)} of training, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` + (missed.length ? `, which also holds ${missed.map(nameOf).join(", ")}.` : ".");
+    const range = span({ v: own.flatMap((row) => [row.forgetting]) }, ["v"], [0]);
+    const line = (row) => element("tr", {}, element("th", { scope: "row", className: "text", textContent: nameOf(row) }), element("td", { textContent: significant(row.score) }),
+      element("td", {}, intervalBar(row.forgetting, null, null, range), ` ${decimal(row.forgetting)}`), element("td", {}, element("span", { className: row.hit === "True" ? "yes" : "no", textContent: row.hit === "True" ? "yes" : "no" })));
+    const head = (...names) => element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th", { scope: "col", className: i ? "" : "text", textContent: name }))));
+    const table = element("table", {}, head("Flagged class", `Score: ${predictor}`, "Forgetting in the end", "Among the most forgotten quarter"), element("tbody", {}, ...flags.map(line)));
+    const first = rows.find((row) => row.step_id === view.step), over = quality.filter((row) => policyOf(row) === policyOf(first) && row.subset === first.subset && row.share === view.share);
+    const summary = element("table", {}, head("Ranked by", "Flagged rightly", "95\u202f% interval", "Area under the ROC curve", "Steps"), element("tbody", {}, ...over.map((row) => element("tr", {},
+      element("th", { scope: "row", className: "text", textContent: word(row.predictor) }), element("td", { textContent: `${decimal(row.precision)}` + (row.precision_lo === null ? "" : ` (${decimal(row.precision_lo)}, ${decimal(row.precision_hi)})`) }),
+      element("td", {}, intervalBar(row.precision, row.precision_lo, row.precision_hi, [0, 1], null)), element("td", { textContent: `${decimal(row.auc)}` + (row.auc_lo === null ? "" : ` (${decimal(row.auc_lo)}, ${decimal(row.auc_hi)})`) }), element("td", { textContent: row.n })))));
+    const framed = (title, text, one) => element("div", { className: "card body" }, element("h3", { textContent: title }), element("p", { className: "how", textContent: text }), element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, one));
+    body.replaceChildren(framed("In this experiment", sentence, table),
+      ...(over.length ? [framed(`Over all steps number ${first.subset} of ${policyOf(first)}`, "Share of flagged classes that belong to the most forgotten quarter; chance is 0.25, or 0.5 for the area under the curve.", summary)] : []));
+  }
+
+  view.group = groups[0];
+  refill();
+  show();
+}

@@ -1,0 +1,181 @@
+"""Methods: a paragraph for a paper, made from the specifications, and what reproduces a store."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forgetscope.analysis.results import Analysis
+from forgetscope.analysis.samples import Sample
+from forgetscope.analysis.tabulation import records
+from forgetscope.benchmark.space import BenchmarkSpec, presets
+from forgetscope.benchmark.truth import Truth
+from forgetscope.spec import toml_value
+from forgetscope.store import StoredStep
+
+LISTED = 12  # seeds that are named; of more, how many there are
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A command, and the file that it needs if any."""
+
+    command: str
+    file: tuple[str, str] | None = None  # name and content
+
+
+def paragraphs(analysis: Analysis) -> list[str]:
+    """Per benchmark what was done, then the statistics and what was excluded."""
+    told = [" ".join(_described(samples)) for samples in _by_benchmark(analysis)]
+    return [*told, " ".join(_statistics(analysis)), *_excluded(analysis)]
+
+
+def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Versions, seeds and digests."""
+    rows = []
+    for name in dict.fromkeys(name for environment in environments for name in environment):
+        values = dict.fromkeys(str(environment[name]) for environment in environments if name in environment)
+        rows.append((f"Made with: {name.replace('_', ' ')}", ", ".join(values)))
+    for samples in _by_benchmark(analysis):
+        name = samples[0].benchmark
+        seeds = sorted({step.facts.seed for sample in samples for step in sample.steps})
+        shown = ", ".join(map(str, seeds[:LISTED])) + (f" and {len(seeds) - LISTED} more" if len(seeds) > LISTED else "")
+        rows.append((f"Seeds of {name}", shown))
+        digests = dict.fromkeys(step.facts.digest for sample in samples for step in sample.steps)
+        rows.append((f"Data digest of {name}", ", ".join(digests)))
+    return rows
+
+
+def commands(plans: Sequence[Mapping[str, Any]], unplanned: Sequence[Sequence[StoredStep]]) -> list[Recipe]:
+    """What reproduces the plans that were run into a store, then experiments that belong to none."""
+    found = [recipe for plan in plans if (recipe := _recipe(plan, plans)) is not None]
+    return [*found, *_single(unplanned)]
+
+
+def _by_benchmark(analysis: Analysis) -> list[list[Sample]]:
+    groups: dict[str, list[Sample]] = {}
+    for sample in analysis.collection.samples:
+        if sample.steps:
+            groups.setdefault(sample.benchmark, []).append(sample)
+    return list(groups.values())
+
+
+def _described(samples: Sequence[Sample]) -> Iterator[str]:
+    """Samples of one benchmark differ in nothing but the policy."""
+    first = samples[0].steps[0].facts
+    options = first.options
+    numbers = sorted({n for sample in samples for n in sample.numbers})
+    steps = ", ".join(f"{sum(int((sample.number == n).sum()) for sample in samples)} steps number {n}" for n in numbers)
+    made = "were simulated with a known truth; nothing was trained" if samples[0].simulated else "were measured"
+    size = f" at {options['image_size']} pixels" if options.get("image_size") else ""
+    yield f"{samples[0].benchmark}: on {samples[0].dataset}{size} with {first.network}, {steps} {made}."
+    increments = sorted({level for sample in samples for n in sample.numbers for level in sample.increments(n)}, key=float)
+    retentions = dict.fromkeys(level for sample in samples for n in sample.numbers for level in sample.retentions(n))
+    kept = ", ".join(f"{level}\u202f%" if level.replace(".", "").isdigit() else level for level in retentions)
+    policies = ", ".join(sample.policy for sample in samples)
+    roots = [set(sample.root) for sample in samples]
+    shared = any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots))
+    yield (
+        f"A step introduces {', '.join(increments)}\u202f% of the classes; {kept} of each past class’s training images are "
+        f"kept for rehearsal, chosen by the {'policy' if len(samples) == 1 else 'policies'} {policies}."
+    )
+    yield (
+        "Experiments share sequences and seeds across retentions or policies."
+        if shared
+        else "Every experiment has a sequence and a seed of its own."
+    )
+    yield (
+        f"Training: SGD with momentum {options['momentum']:g}, weight decay {options['weight_decay']:g} and a learning rate of "
+        f"{options['learning_rate']:g} annealed to 0 by a cosine, {options['epochs']} epochs, batches of {options['batch']} "
+        f"with a share of {options['alpha']} rehearsal images, sampling {options['sampling']}, augmentation "
+        f"{_augmentation(options['augmentation'])}."
+    )
+    every = options["probe_every"]
+    yield (
+        f"Interference was measured before training and after every {'epoch' if every == 1 else f'{every} epochs'}."
+        if every
+        else ("Interference was not measured.")
+    )
+
+
+def _statistics(analysis: Analysis) -> Iterator[str]:
+    yield (
+        "Statistics: rank correlations are Spearman’s, over the past classes of a step; their means are Fisher-z means with t "
+        "intervals in z, other means plain with t intervals, all at 95\u202f%; standard deviations are of the population, with "
+        f"BCa intervals from {analysis.resamples:,} resamples."
+    )
+    yield (
+        "Partial correlations control for the other two of SIC, CIC and NIC. The joint model is a mixed model with random "
+        "intercept and slopes per step, fitted by REML to the other steps of the partition."
+    )
+    coding = "to sum to zero" if analysis.coding == "sum" else "by treatment, as the paper’s are"
+    yield f"ANOVAs are two-way, type III, with HC3 errors and factors coded {coding}."
+
+
+def _excluded(analysis: Analysis) -> Iterator[str]:
+    for row in records(analysis.more["left_out"]):
+        words = {"diverged": "steps that diverged", "no_value": "steps without a ranking"}
+        words |= {"undefined": "past classes that were never learned", "unmeasured": "past classes without a coefficient"}
+        lost = [f"{row[name]} {text}" for name, text in words.items() if row[name]]
+        where = f"{row['benchmark']}{'' if row['policy'] == 'uniform' else ', ' + row['policy']}, step {row['subset']}"
+        yield f"Excluded from {where} ({row['steps']} steps): {', '.join(lost) if lost else 'nothing'}."
+
+
+def _augmentation(options: Mapping[str, Any]) -> str:
+    parts = [f"random crops with {options['crop']} pixels of padding"] if options["crop"] else []
+    parts += ["horizontal flips"] if options["flip"] else []
+    parts += [f"brightness of 1 ± {options['brightness']:.2g}"] if options["brightness"] else []
+    return ", ".join(parts) or "none"
+
+
+def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Recipe | None:
+    if plan["kind"] == "compare":
+        file = (f"{plan['id']}.toml", str(plan["run"]))
+        chosen = f"--policies {shlex.quote(','.join(plan['policies']))} --pairs {plan['pairs']}"
+        return Recipe(f"forgetscope compare {file[0]} {chosen} --store results", file)
+    text = str(plan["benchmark"])
+    spec = BenchmarkSpec(**tomllib.loads(text))
+    preset = spec.name in presets() and BenchmarkSpec.load(spec.name) == spec
+    name = f"{plan['id']}.toml"
+    source, needed = (spec.name, None) if preset else (name, (name, text))
+    simulated, controlled = plan.get("simulated"), plan["kind"] == "controlled"
+    if simulated and controlled:
+        return None  # the command of its benchmark makes it too
+    if simulated:
+        again = [
+            p["runs"] for p in plans if p["kind"] == "controlled" and p["benchmark"] == text and p["simulated"] == simulated
+        ]
+        usual = Truth().model_dump()
+        truth = "".join(f" --truth {name}={value:g}" for name, value in simulated["truth"].items() if value != usual[name])
+        reruns = again[0] if again else 0
+        return Recipe(
+            f"forgetscope simulate {source} --seed {simulated['seed']} --reruns {reruns}{truth} --store results", needed
+        )
+    if controlled:
+        return Recipe(f"forgetscope controlled {source} --runs {plan['runs']} --store results", needed)
+    return Recipe(f"forgetscope bench run {source} --store results", needed)
+
+
+def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Recipe]:
+    """One file for all experiments with the same options, and a command for each."""
+    files: dict[str, list[str]] = {}
+    for chain in chains:
+        first, last = chain[0], chain[-1].spec
+        training, rehearsal = last.training, last.rehearsal
+        options: dict[str, Any] = {"dataset": first.info["data"]["name"], "image_size": first.info["data"]["image_size"]}
+        options |= {"network": first.info["network"], "first_batch": first.spec.training.batch}
+        options |= {name: value for name, value in training.model_dump(exclude={"augmentation"}).items() if value is not None}
+        options |= training.augmentation.model_dump()
+        own: dict[str, Any] = {"seed": last.seed, "sequence": [list(step.spec.classes) for step in chain]}
+        if rehearsal is not None:
+            options |= {"alpha": rehearsal.alpha, "probe_every": rehearsal.probe_every, "memory": rehearsal.memory}
+            own |= {"policy": rehearsal.policy, **({"retention": rehearsal.retention} if rehearsal.retention else {})}
+        text = "".join(f"{name} = {toml_value(value)}\n" for name, value in options.items() if value is not None)
+        settings = " ".join(f"--set {shlex.quote(f'{name}={toml_value(value)}')}" for name, value in own.items())
+        files.setdefault(text, []).append(settings)
+    for number, (text, runs) in enumerate(files.items(), start=1):
+        name = f"run-{number}.toml"
+        yield Recipe("\n".join(f"forgetscope run {name} --store results {settings}" for settings in runs), (name, text))

@@ -1,0 +1,56 @@
+"""Data and scripts inside a page: compact JSON, compressed, inflated by the browser when it is needed."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+DIGITS = 6  # significant; more than a chart can show
+
+
+def asset(name: str) -> str:
+    """A file of `assets/`."""
+    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def packed(value: Any) -> str:
+    """JSON, compressed, as base64: characters that need no escaping in a page. The same value gives the same text."""
+    text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def script_digest(script: str) -> str:
+    """As a Content-Security-Policy names a script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def packed_frame(frame: pd.DataFrame) -> dict[str, Any]:
+    """Column by column: numbers as they are, null where missing; texts as codes of their distinct values."""
+    return {str(name): _column(frame[name]) for name in frame.columns}
+
+
+def numbers(values: Iterable[float], digits: int = DIGITS) -> list[float | None]:
+    return [number(value, digits) for value in values]
+
+
+def number(value: float, digits: int = DIGITS) -> float | None:
+    if not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def _column(column: pd.Series[Any]) -> Any:
+    if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
+        codes, levels = pd.factorize(column.astype(str).to_numpy(dtype=object))
+        return {"levels": list(levels), "codes": codes.tolist()}
+    return numbers(column.to_numpy(dtype=np.float64).tolist())
