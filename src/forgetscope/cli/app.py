@@ -155,7 +155,7 @@ def show(
         print_view(terminal.comparison_view(policies), whole=True)
 
 
-@app.command(epilog="Examples: forgetscope report results -o report.html; forgetscope report results --format pdf")
+@app.command(epilog="Example: forgetscope report results -o report.html")
 @guarded
 def report(
     store: StoreArgument = DEFAULT_STORE,
