@@ -36,7 +36,7 @@ CODINGS: tuple[Coding, ...] = get_args(Coding)
 RESAMPLES = 1_000_000
 MORE = (
     *("claims", "claims_in_detail", "comparisons", "early_warning", "calibration", "sample_sizes", "left_out", "missing"),
-    *("earliness", "controlled_boxes", "joint_over_time"),
+    *("earliness", "controlled_boxes", "class_forgetting", "flagged", "joint_over_time"),
 )
 CACHE = "analysis"  # folder in a store; can be deleted at any time
 
