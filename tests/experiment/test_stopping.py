@@ -135,14 +135,18 @@ def test_damaged_snapshots_are_named_put_aside_and_made_up_for(tmp_path: Path, s
 
 def test_while_training_the_first_signal_waits_and_the_second_does_not() -> None:
     stop = Stop()
-    with on_signals(stop):
-        with stop.deferred():
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert stop.requested
-            with pytest.raises(KeyboardInterrupt):
-                os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):  # outside of training at once
-            os.kill(os.getpid(), signal.SIGUSR1)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
+    try:
+        with on_signals(stop):
+            with stop.deferred():
+                os.kill(os.getpid(), signal.SIGTERM)
+                assert stop.requested
+                with pytest.raises(KeyboardInterrupt):
+                    os.kill(os.getpid(), signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):  # outside of training at once
+                os.kill(os.getpid(), signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_signals_that_somebody_else_has_taken_are_left_to_them() -> None:

@@ -119,6 +119,7 @@ def test_a_small_store_gives_what_it_can_and_says_what_it_lacks(tmp_path: Path) 
     assert "forgetscope run run-1.toml --store results --set seed=" in text
 
 
+@pytest.mark.slow
 def test_the_same_store_gives_the_same_page(analysis: Analysis, page_text: str) -> None:
     assert rendered(analysis) == page_text
 
@@ -134,6 +135,7 @@ def test_hostile_names_stay_out_of_the_markup(hostile: Path) -> None:
 # ---- In a browser
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_no_tab_requests_anything_complains_or_is_wider_than_the_screen(
@@ -168,6 +170,7 @@ def test_axe_finds_no_serious_violation_in_any_tab(page_file: Path, browser: Bro
             assert serious == [], (scheme, tab)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_column_sorts_both_ways_with_margins_and_gaps_last(page: Page) -> None:
     page.goto(page.url + "#spearman_SIC")
@@ -186,6 +189,7 @@ def test_a_column_sorts_both_ways_with_margins_and_gaps_last(page: Page) -> None
     assert kept == sorted(kept, key=lambda text: (text == "pooled", float(text) if text != "pooled" else 0))
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_downloads_hold_what_the_analysis_holds(analysis: Analysis, page: Page) -> None:
     page.goto(page.url + "#spearman_SIC")
@@ -273,6 +277,7 @@ def test_dark_mode_changes_page_and_charts_at_once(page: Page) -> None:
     page.wait_for_function(f"before => {look}.every((colour, i) => colour !== before[i])", arg=light)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_print_shows_every_section_but_the_explorer_drawn_in_light_colours(page: Page) -> None:
     page.emulate_media(color_scheme="dark")

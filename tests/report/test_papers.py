@@ -17,6 +17,7 @@ from forgetscope.errors import SpecError, StoreError, WriteError
 from forgetscope.report.figures import Drawing, drawings
 from forgetscope.report.papers import FORMATS, write_paper
 
+pytestmark = pytest.mark.slow  # a small suite of its own: whole documents are made and read
 COMPILER, READER = shutil.which("pdflatex"), shutil.which("pdftotext")
 
 

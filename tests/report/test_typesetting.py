@@ -25,6 +25,7 @@ def test_a_percentage_is_not_torn_apart() -> None:
     assert list(wrapped("with 95\u202f% intervals", text_width("with 95", 7), 7))[:2] == ["with", "95\u202f%"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["spearman_individual_coefficients", "anova_SIC"])
 def test_every_cell_of_a_table_is_on_the_page_and_none_covers_another(analysed: Analysis, label: str) -> None:
     frame = analysed.tables[label]

@@ -87,11 +87,16 @@ def _suffering(most: list[Row], least: list[Row]) -> Iterator[tuple[str, Card | 
     if not most:
         return
     first, last = most[0], least[-1]
-    sentence = f"On average over steps, {first['name']} suffered most ({estimate(first)} of its accuracy)"
+    sentence = f"On average over steps, {first['name']} suffered most: it lost {_met(first)} of its accuracy"
     yield (
-        f"{sentence}, {last['name']} least ({estimate(last)})." if first is not last else f"{sentence}.",
-        Card("Suffers most", first["name"], f"forgetting {estimate(first)}; n = {first['n']}"),
+        f"{sentence}, {last['name']} {_met(last)}, the least." if first is not last else f"{sentence}.",
+        Card("Suffers most", first["name"], f"forgetting {_met(first)}; n = {first['n']}"),
     )
+
+
+def _met(row: Row) -> str:
+    """A class's mean; with an interval from three steps on, below which t intervals say nothing."""
+    return estimate(row) if row["n"] > 2 else decimal(row["mean"])
 
 
 def _predicting(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
