@@ -18,42 +18,15 @@ from typer.testing import CliRunner
 
 from forgetscope.cli.app import app
 from forgetscope.store import Store
+from ray_cluster import RayCluster, step_processes
 
 pytest.importorskip("ray", reason="Ray is not installed")
 SLOWER = ("--set", "epochs=30", "--set", "experiments=2")
 
 
-class RayCluster:
-    def __init__(self) -> None:
-        script = str(Path(__file__).with_name("ray_cluster.py"))
-        self._process = subprocess.Popen(
-            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.address = self._answer()
-
-    def do(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        assert self._answer() == "done"
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
     found = RayCluster()
-    found.do("add")
-    found.do("add")
     yield found
     found.close()
 
@@ -106,18 +79,6 @@ def wait_for_steps(store: Path, count: int, process: subprocess.Popen[str]) -> N
         time.sleep(0.05)
 
 
-def tasks() -> list[int]:
-    """The processes that run a step now."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and (folder / "cmdline").read_bytes().startswith(b"ray::step"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_undisturbed(cluster: RayCluster, small_file: Path, tmp_path: Path, expected: dict[str, dict[str, str]]) -> None:
@@ -136,7 +97,7 @@ def test_a_worker_is_killed(cluster: RayCluster, small_file: Path, tmp_path: Pat
     process = start(small_file, tmp_path / "store", cluster)
     wait_for_steps(tmp_path / "store", 2, process)
     until = time.monotonic() + 60
-    while not (victims := tasks()):
+    while not (victims := step_processes()):
         assert time.monotonic() < until
     os.kill(victims[0], signal.SIGKILL)
     assert "Its worker or node was lost" in finish(process)
