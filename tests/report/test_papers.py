@@ -108,6 +108,21 @@ def test_a_file_that_is_not_finished_is_not_there(pdf: Path, small: Analysis, tm
     assert list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.skipif(COMPILER is None or READER is None, reason="pdflatex or pdftotext is not installed")
+def test_the_papers_values_stand_beside_ours_in_both_documents(same: Analysis, tmp_path: Path) -> None:
+    folder = write_paper(same, tmp_path / "out", "latex")
+    compiled(folder)
+    for path in (folder / "report.pdf", write_paper(same, tmp_path / "report.pdf", "pdf")):
+        text = subprocess.run([str(READER), "-layout", path, "-"], capture_output=True, text=True, check=True).stdout
+        words = " ".join(text.split())
+        assert words.count("Ours beside what the paper prints:") == 23
+        found = re.search(r"FG-R (\S+) ± \S+ \((\S+), (\S+)\) 0.59 ± 0.15 \(0.57, 0.60\) (\S+) (yes|no)", words)
+        assert found is not None
+        mean, low, high, difference = (float(value.replace("−", "-")) for value in found.groups()[:4])
+        assert difference == pytest.approx(mean - 0.59, abs=0.011)
+        assert found[5] == ("yes" if low <= 0.60 and high >= 0.57 else "no")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="pdflatex is not installed")
 def test_the_paper_s_shape_compiles_and_fits(analysed: Analysis, tmp_path: Path) -> None:

@@ -22,12 +22,14 @@ COLUMNS = ("paper", "paper_lo", "paper_hi", "paper_sd", "paper_p", "difference",
 
 
 def beside_paper(tables: Mapping[str, pd.DataFrame], collection: Collection) -> dict[str, pd.DataFrame]:
-    """Per table: for each of its rows what the paper prints, ours minus that, and whether the 95 % intervals overlap.
+    """Per table that the paper prints values for: for each of its rows what it prints, ours minus that, and whether the 95 %
+    intervals overlap.
 
     Of an ANOVA it is partial eta squared that is compared. Rows of benchmarks that are not the paper's are empty, and so is
     `overlap` where one of the two has no interval."""
     same = {(s.benchmark, s.policy): PAPER_NAMES[s.dataset] for s in collection.samples if deviations(s) == ()}
-    return {label: _beside(label, frame, same) for label, frame in tables.items()}
+    found = {label: _beside(label, frame, same) for label, frame in tables.items()}
+    return {label: frame for label, frame in found.items() if frame["paper"].notna().any()}
 
 
 def deviations(sample: Sample) -> tuple[str, ...] | None:

@@ -20,8 +20,9 @@ from forgetscope.analysis.results import Analysis
 from forgetscope.report import explained, methods
 from forgetscope.report.explorer import Explorer
 from forgetscope.report.headline import headlines
-from forgetscope.report.latex import latex_table
+from forgetscope.report.latex import latex_beside, latex_table
 from forgetscope.report.latex_frame import latex_frame
+from forgetscope.report.layout import CODING
 from forgetscope.report.packing import asset, packed, packed_frame, script_digest
 from forgetscope.report.provenance import Provenance
 
@@ -44,7 +45,6 @@ BEYOND = {
     ),
     "left_out": ("What no estimate rests on", "Counts of steps and classes that were left out, and why."),
 }
-CODING = "The paper codes factors by treatment, ours sum to zero: main effects are different questions."
 POLICIES = "Differences are within pairs; of accuracies, more is better, of forgetting, less is."
 SCRIPTS = ("core.js", "tables.js", "charts.js", "explorer.js", "warning.js", "page.js")
 
@@ -92,15 +92,16 @@ def _exhibits(analysis: Analysis, explorer: Explorer, policies: Sequence[PolicyC
     found = []
     for label, frame in analysis.tables.items():
         description = TABLES[label]
-        data = {
+        data: dict[str, Any] = {
             "frame": packed_frame(frame.drop(columns="table")),
             "latex": latex_table(label, frame),
             "layout": description.layout,
         }
-        if beside[label]["paper"].notna().any():
+        if label in beside:
             data["paper"] = packed_frame(beside[label])
+            data["latex"] += "\n" + latex_beside(label, frame, beside[label])
         text = explained.TABLES[label]
-        if "paper" in data and description.layout == "anova" and analysis.coding == "sum":
+        if label in beside and description.layout == "anova" and analysis.coding == "sum":
             text += f" {CODING}"
         found.append(_exhibit("table", label, description.title, text, data, len(frame)))
     for label, (title, text) in BEYOND.items():

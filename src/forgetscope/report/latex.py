@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from forgetscope.report.layout import EMPTY, Cell, Layout, caption, lay_out
+from forgetscope.report.layout import EMPTY, Cell, Layout, caption, caption_beside, lay_out, lay_out_beside, signed
 
 SYMBOLS = {
     "rho": r"$\rho$",
@@ -37,6 +37,7 @@ SPECIAL = {
     "–": "--",
     "\u202f": r"\,",
 }
+BESIDE = "_beside_paper"  # ends the name of a table that compares
 FITTING = r"\ifdim\width>\linewidth\linewidth\else\width\fi"  # as wide as the text, but never enlarged
 PREAMBLE = r"""\documentclass{article}
 \usepackage{booktabs}
@@ -58,11 +59,18 @@ def table_inputs(labels: Iterable[str]) -> str:
 
 def latex_table(label: str, frame: pd.DataFrame) -> str:
     """One `table` environment; it needs booktabs and graphicx."""
-    layout = lay_out(label, frame, LatexNotation())
-    inner = "\n".join(_tabular(layout)) if layout.lines else EMPTY
-    boxed = f"\\resizebox{{{FITTING}}}{{!}}{{%\n{inner}}}" if layout.lines else inner
-    above = f"\\caption{{{escaped(caption(label, frame))}}}\n\\label{{tab:{label}}}"
-    return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\footnotesize\n{boxed}\n\\end{{table}}\n"
+    return _float(label, caption(label, frame), lay_out(label, frame, LatexNotation()))
+
+
+def latex_beside(label: str, frame: pd.DataFrame, beside: pd.DataFrame) -> str:
+    """A line for each estimate that the paper prints too; a `table` per benchmark, so that each fits on a page."""
+    floats: list[str] = []
+    for _, rows in frame.loc[beside["paper"].notna()].groupby(["benchmark", "policy"], sort=False):
+        own = beside.loc[rows.index]
+        layout = lay_out_beside(label, rows, own, LatexNotation())
+        ending = f"-{len(floats) + 1}" if floats else ""
+        floats.append(_float(f"{label}{BESIDE}{ending}", caption_beside(label, rows, own), layout))
+    return "\n".join(floats)
 
 
 def escaped(text: str) -> str:
@@ -85,6 +93,9 @@ class LatexNotation:
     def number(self, value: float) -> str:
         return self.missing if math.isnan(value) else f"${value:.2f}$"
 
+    def difference(self, value: float) -> str:
+        return f"${signed(value)}$"
+
     def estimate(self, row: dict[str, Any]) -> str:
         """Intervals stand in a second line, so that six columns remain readable on a page."""
         spread = "" if math.isnan(row["sd"]) else f" $\\pm$ {self.number(row['sd'])}"
@@ -103,6 +114,13 @@ class LatexNotation:
         return "" if math.isnan(low) or math.isnan(high) else f"({self.number(low)}, {self.number(high)})"
 
 
+def _float(label: str, text: str, layout: Layout) -> str:
+    inner = "\n".join(_tabular(layout)) if layout.lines else EMPTY
+    boxed = f"\\resizebox{{{FITTING}}}{{!}}{{%\n{inner}}}" if layout.lines else inner
+    above = f"\\caption{{{escaped(text)}}}\n\\label{{tab:{label}}}"
+    return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\footnotesize\n{boxed}\n\\end{{table}}\n"
+
+
 def _tabular(layout: Layout) -> Iterator[str]:
     yield f"\\begin{{tabular}}{{{layout.columns}}}\n\\toprule"
     for line in layout.lines:
@@ -110,7 +128,7 @@ def _tabular(layout: Layout) -> Iterator[str]:
         if line.role == "benchmark":
             yield f"\\midrule\n{text}\n\\midrule"
         else:
-            yield f"{text}\n\\midrule" if line.role == "step" else text
+            yield f"\\addlinespace\n{text}\n\\midrule" if line.role == "step" else text
     yield "\\bottomrule\n\\end{tabular}"
 
 
