@@ -47,7 +47,7 @@ def test_the_paper_s_shape_is_told_in_words_and_numbers(store: Path, tmp_path: P
     result = invoke("analyse", store, "--out", tmp_path / "a", "--resamples", "200")
     assert result.exit_code == 0, result.output
     assert "C100 (simulated: nothing was trained): 27 second steps, 18 third steps" in result.stdout
-    assert "rank the classes by forgetting" in result.stdout
+    assert "(mean rank correlation with forgetting)" in result.stdout
     assert result.stdout.rstrip().endswith(str(tmp_path / "a"))
 
 
@@ -106,4 +106,4 @@ def test_estimates_and_analyses_show_themselves_in_a_notebook(analysed: Analysis
     html = analysed.estimate("spearman_SIC_NIC", benchmark="C100", subset="2")._repr_html_()
     assert html.startswith("<b>0.")
     assert "n = 27" in html
-    assert "rank the classes by forgetting" in analysed._repr_html_()
+    assert "(mean rank correlation with forgetting)" in analysed._repr_html_()

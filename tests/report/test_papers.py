@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from forgetscope.analysis.headline import headlines
 from forgetscope.analysis.paper import TABLES
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.errors import SpecError, StoreError, WriteError
@@ -115,6 +116,9 @@ def test_the_papers_values_stand_beside_ours_in_both_documents(same: Analysis, t
     for path in (folder / "report.pdf", write_paper(same, tmp_path / "report.pdf", "pdf")):
         text = subprocess.run([str(READER), "-layout", path, "-"], capture_output=True, text=True, check=True).stdout
         words = " ".join(text.split())
+        for sentence in (sentence for headline in headlines(same) for sentence in headline.sentences):
+            assert "".join(sentence.split()) in "".join(words.replace("- ", "").split())  # lines are broken and hyphenated
+        assert "simulated with a known truth; nothing was trained. There are 8 second steps and 8 third steps." in words
         assert words.count("Ours beside what the paper prints:") == 23
         found = re.search(r"FG-R (\S+) ± \S+ \((\S+), (\S+)\) 0.59 ± 0.15 \(0.57, 0.60\) (\S+) (yes|no)", words)
         assert found is not None

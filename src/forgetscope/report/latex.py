@@ -35,6 +35,7 @@ SPECIAL = {
     "ₚ": "$_p$",
     "−": "$-$",
     "–": "--",
+    "’": "'",
     "\u202f": r"\,",
 }
 BESIDE = "_beside_paper"  # ends the name of a table that compares

@@ -20,6 +20,7 @@ from forgetscope.report.figures import WIDTH, Drawing, drawings
 from forgetscope.report.ink import GREY, UNDATED, printing, save
 from forgetscope.report.latex import BESIDE, escaped, latex_beside, latex_document, latex_table, table_inputs
 from forgetscope.report.layout import caption, caption_beside, lay_out, lay_out_beside
+from forgetscope.report.methods import paragraphs
 from forgetscope.report.typesetting import Pages, PlainNotation
 
 Format = Literal["pdf", "latex", "png"]
@@ -89,10 +90,12 @@ def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progres
                 text = f"Table {number}, compared. {caption_beside(label, frame, beside[label])}"
                 pages.tabulate(text, lay_out_beside(label, frame, beside[label], PlainNotation()))
         pages.turn()
-        pages.write("Claims", 9, bold=True)
-        for sentence in _claims(analysis):
-            pages.skip(0.06)
-            pages.write(sentence)
+        for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
+            pages.write(title, 9, bold=True)
+            for sentence in sentences:
+                pages.skip(0.06)
+                pages.write(sentence)
+            pages.skip(0.2)
         pages.number()
         metadata = UNDATED["pdf"] | {"Title": _title(analysis)}
         with replacing(path) as file, PdfPages(file, metadata=metadata) as document:
@@ -135,8 +138,9 @@ def _latex_body(analysis: Analysis, found: Sequence[Drawing], compared: Collecti
         ending = f"\\caption{{{escaped(drawing.caption)}}}\n\\label{{fig:{drawing.name}}}\n\\end{{figure}}\n\\clearpage"
         yield f"\\begin{{figure}}[htbp]\n\\centering\n{image}\n{ending}"
     yield table_inputs(name for label in analysis.tables for name in (label, f"{label}{BESIDE}")[: 1 + (label in compared)])
-    yield "\\section*{Claims}"
-    yield from (escaped(sentence) + "\n" for sentence in _claims(analysis))
+    for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
+        yield f"\\section*{{{title}}}"
+        yield from (escaped(sentence) + "\n" for sentence in sentences)
 
 
 def _write_figures(
