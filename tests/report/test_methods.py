@@ -157,8 +157,10 @@ def test_the_command_of_a_simulation_makes_the_same_steps(tmp_path: Path, monkey
 
 def test_the_paragraph_reads_as_a_person_would_write_it(same: Analysis) -> None:
     described, statistics = paragraphs(same)
-    assert described.startswith("C100: resnet32 on cifar100 in class-incremental steps, simulated with a known truth; ")
-    assert "There are 8 second steps and 8 third steps." in described
+    assert described.startswith(
+        "C100: training of resnet32 on cifar100 in class-incremental steps was simulated with a known truth, "
+        "8 second steps and 8 third steps; nothing was trained. Each step introduces"
+    )
     assert (
         "introduces 10 or 20\u202f% of the classes; 8 or 20\u202f% of each past class’s training images are kept" in described
     )
@@ -169,5 +171,9 @@ def test_the_paragraph_reads_as_a_person_would_write_it(same: Analysis) -> None:
 
 def test_what_was_left_out_is_said_where_it_was(tiny_store: Path) -> None:
     found = analyse(tiny_store, resamples=100, cached=False)
+    trained = (
+        "glyphs: resnet8 was trained on glyphs at 8 pixels in class-incremental steps, and 1 second step and 1 third step were"
+    )
+    assert paragraphs(found)[0].startswith(trained)
     assert "Nothing was excluded" not in paragraphs(found)[-1]
     assert "Left out of glyphs, step 2: 1 step without a ranking." in paragraphs(found)[-1]  # it has two past classes

@@ -118,7 +118,7 @@ def test_the_papers_values_stand_beside_ours_in_both_documents(same: Analysis, t
         words = " ".join(text.split())
         for sentence in (sentence for headline in headlines(same) for sentence in headline.sentences):
             assert "".join(sentence.split()) in "".join(words.replace("- ", "").split())  # lines are broken and hyphenated
-        assert "simulated with a known truth; nothing was trained. There are 8 second steps and 8 third steps." in words
+        assert "simulated with a known truth, 8 second steps and 8 third steps; nothing was trained." in words
         assert words.count("Ours beside what the paper prints:") == 23
         found = re.search(r"FG-R (\S+) ± \S+ \((\S+), (\S+)\) 0.59 ± 0.15 \(0.57, 0.60\) (\S+) (yes|no)", words)
         assert found is not None

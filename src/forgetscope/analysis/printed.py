@@ -38,9 +38,8 @@ def deviations(sample: Sample) -> tuple[str, ...] | None:
         return None
     paper, facts = BenchmarkSpec.load(sample.dataset).template, sample.steps[0].facts
     own = {"network": facts.network, "policy": sample.policy, **{name: facts.options[name] for name in SETTINGS}}
-    return tuple(
-        f"{name} = {value} (paper: {getattr(paper, name)})" for name, value in own.items() if value != getattr(paper, name)
-    )
+    differing = {name: (value, getattr(paper, name)) for name, value in own.items() if value != getattr(paper, name)}
+    return tuple(f"{name} = {_set(value)} (paper: {_set(printed)})" for name, (value, printed) in differing.items())
 
 
 def overlap(first: tuple[float, float], second: tuple[float, float]) -> bool | None:
@@ -48,6 +47,10 @@ def overlap(first: tuple[float, float], second: tuple[float, float]) -> bool | N
     if any(map(math.isnan, (*first, *second))):
         return None
     return first[0] <= second[1] and second[0] <= first[1]
+
+
+def _set(value: object) -> str:
+    return "not set" if value is None else str(value)
 
 
 def _beside(label: str, frame: pd.DataFrame, same: Mapping[tuple[str, str], str]) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from forgetscope.report.layout import EMPTY, Cell, Layout, caption, caption_beside, lay_out, lay_out_beside, signed
+from forgetscope.report.layout import EMPTY, Cell, Layout, Line, caption, caption_beside, lay_out, lay_out_beside, signed
 
 SYMBOLS = {
     "rho": r"$\rho$",
@@ -39,6 +39,7 @@ SPECIAL = {
     "\u202f": r"\,",
 }
 BESIDE = "_beside_paper"  # ends the name of a table that compares
+TALLEST = 600.0  # points: what a page holds below a caption
 FITTING = r"\ifdim\width>\linewidth\linewidth\else\width\fi"  # as wide as the text, but never enlarged
 PREAMBLE = r"""\documentclass{article}
 \usepackage{booktabs}
@@ -59,19 +60,14 @@ def table_inputs(labels: Iterable[str]) -> str:
 
 
 def latex_table(label: str, frame: pd.DataFrame) -> str:
-    """One `table` environment; it needs booktabs and graphicx."""
-    return _float(label, caption(label, frame), lay_out(label, frame, LatexNotation()))
+    """A `table` environment, or several where a page cannot hold all benchmarks; they need booktabs and graphicx."""
+    return _floats(label, caption(label, frame), lay_out(label, frame, LatexNotation()))
 
 
 def latex_beside(label: str, frame: pd.DataFrame, beside: pd.DataFrame) -> str:
-    """A line for each estimate that the paper prints too; a `table` per benchmark, so that each fits on a page."""
-    floats: list[str] = []
-    for _, rows in frame.loc[beside["paper"].notna()].groupby(["benchmark", "policy"], sort=False):
-        own = beside.loc[rows.index]
-        layout = lay_out_beside(label, rows, own, LatexNotation())
-        ending = f"-{len(floats) + 1}" if floats else ""
-        floats.append(_float(f"{label}{BESIDE}{ending}", caption_beside(label, rows, own), layout))
-    return "\n".join(floats)
+    """The same with a line for each estimate that the paper prints too, ours beside it."""
+    layout = lay_out_beside(label, frame, beside, LatexNotation())
+    return _floats(f"{label}{BESIDE}", caption_beside(label, frame, beside), layout)
 
 
 def escaped(text: str) -> str:
@@ -115,11 +111,46 @@ class LatexNotation:
         return "" if math.isnan(low) or math.isnan(high) else f"({self.number(low)}, {self.number(high)})"
 
 
+def _floats(label: str, text: str, layout: Layout) -> str:
+    first, *others = _parts(layout)
+    continued = (_float(f"{label}-{i}", f"{text} Continued.", part) for i, part in enumerate(others, start=2))
+    return "\n".join([_float(label, text, first), *continued])
+
+
 def _float(label: str, text: str, layout: Layout) -> str:
     inner = "\n".join(_tabular(layout)) if layout.lines else EMPTY
     boxed = f"\\resizebox{{{FITTING}}}{{!}}{{%\n{inner}}}" if layout.lines else inner
     above = f"\\caption{{{escaped(text)}}}\n\\label{{tab:{label}}}"
     return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\footnotesize\n{boxed}\n\\end{{table}}\n"
+
+
+def _parts(layout: Layout) -> list[Layout]:
+    """Cut before benchmarks, so that each part fits on a page; every part has the head."""
+    head = [line for line in layout.lines if line.role == "head"]
+    parts, part, height = [], list(head), 0.0
+    for group in _by_benchmark(layout.lines[len(head) :]):
+        own = sum(map(_height, group))
+        if height and height + own > TALLEST:
+            parts.append(part)
+            part, height = list(head), 0.0
+        part += group
+        height += own
+    return [Layout(layout.columns, tuple(lines)) for lines in (*parts, part)]
+
+
+def _by_benchmark(lines: Iterable[Line]) -> list[list[Line]]:
+    groups: list[list[Line]] = []
+    for line in lines:
+        if line.role == "benchmark":
+            groups.append([])
+        groups[-1].append(line)
+    return groups
+
+
+def _height(line: Line) -> float:
+    """Points, of a line that is not shrunk to fit the width."""
+    double = any("\\begin{tabular}" in cell.text for cell in line.cells)
+    return 20.0 if line.role != "row" else 17.0 if double else 10.0
 
 
 def _tabular(layout: Layout) -> Iterator[str]:

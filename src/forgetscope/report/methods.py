@@ -76,11 +76,11 @@ def _described(samples: Sequence[Sample]) -> Iterator[str]:
     numbers = sorted({n for sample in samples for n in sample.numbers})
     steps = _listed([counted_steps(sum(int((sample.number == n).sum()) for sample in samples), n) for n in numbers])
     size = f" at {options['image_size']} pixels" if options.get("image_size") else ""
-    where = f"{samples[0].benchmark}: {first.network} on {samples[0].dataset}{size} in class-incremental steps"
-    yield (
-        f"{where}, simulated with a known truth; nothing was trained. There are {steps}."
+    where = f"on {samples[0].dataset}{size} in class-incremental steps"
+    yield f"{samples[0].benchmark}: " + (
+        f"training of {first.network} {where} was simulated with a known truth, {steps}; nothing was trained."
         if samples[0].simulated
-        else f"{where}, of which {steps} were measured."
+        else f"{first.network} was trained {where}, and {steps} were measured."
     )
     increments = sorted({level for sample in samples for n in sample.numbers for level in sample.increments(n)}, key=float)
     retentions = dict.fromkeys(level for sample in samples for n in sample.numbers for level in sample.retentions(n))
