@@ -46,7 +46,8 @@ def test_a_pdf_has_headline_figures_tables_and_page_numbers(pdf: Path, small: An
     first, *_ = pages = text.rstrip("\f").split("\f")
     assert len(pages) == len(re.findall(rb"/Type /Page\b", pdf.read_bytes()))
     assert "Imbalanced forgetting in glyphs" in first
-    assert "1 second step, 1 third step" in first
+    assert "glyphs: 1 second step" in first
+    assert "glyphs: 1 third step" in first
     assert "Missing: controlled experiments: none are in the store" in first
     for number, page in enumerate(pages, start=1):
         assert page.rstrip().endswith(f"{number} of {len(pages)}")
