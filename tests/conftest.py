@@ -76,6 +76,20 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def same(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    """Of a simulated store with the paper's settings on CIFAR-100, so that its printed values stand beside ours."""
+    from forgetscope.analysis.results import analyse
+    from forgetscope.benchmark.simulation import simulate
+    from forgetscope.benchmark.space import BenchmarkSpec
+    from forgetscope.store import Store
+
+    store = Store(tmp_path_factory.mktemp("same") / "store")
+    shape = {"experiments": 2, "increments": [0.1, 0.2], "retentions": [0.08, 0.2]}
+    simulate(BenchmarkSpec.load("cifar100", shape), store, seed=2, reruns=0)
+    return analyse(store, resamples=100, cached=False)
+
+
+@pytest.fixture(scope="session")
 def paper_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated store of the paper's shape, with three experiments per partition and three re-runs; do not write to it."""
     from forgetscope.benchmark.simulation import simulate

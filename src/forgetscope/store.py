@@ -183,7 +183,8 @@ class StoredStep:
     def _damaged(self, name: str, reason: str) -> DamagedStep:
         return DamagedStep(
             f"Step {self.id[:8]} is damaged: {self.folder / name}: {reason}. "
-            "Run its experiment again with `forgetscope run`: that moves the step to quarantine and recomputes it.",
+            "Run its experiment again with `forgetscope run`: that moves the step to quarantine and recomputes it. "
+            f"If a plan made it, move {self.folder} out of the store and run the plan's command again.",
             name,
             reason,
         )

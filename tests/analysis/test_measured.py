@@ -12,7 +12,8 @@ from scipy import stats
 
 from forgetscope.analysis.associations import ASSOCIATIONS
 from forgetscope.analysis.cache import Cache
-from forgetscope.analysis.measured import SHARES, ReadSteps, partial_sums, probes_within, read_steps
+from forgetscope.analysis.measured import ReadSteps, partial_sums, read_steps
+from forgetscope.analysis.moments import SHARES, probes_within
 from forgetscope.store import COEFFICIENTS, Store
 
 
@@ -60,11 +61,6 @@ def test_the_course_ends_in_the_associations_and_uses_the_first_probes_only(pape
     assert sums[1, 0] == pytest.approx(first_two.loc[measured.class_ids].to_numpy())
     assert measured.early[-1] == pytest.approx(measured.measures[:3])
     assert measured.early[1] == pytest.approx(sums[probes_within(SHARES[1], len(sums)) - 1])
-
-
-def test_a_share_of_training_counts_the_probe_before_it() -> None:
-    assert [probes_within(share, 171) for share in (0, 0.1, 0.5, 1)] == [1, 18, 86, 171]
-    assert probes_within(1, 0) == 0
 
 
 def test_classes_that_were_never_learned_are_left_out(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
+import html
 import io
 import json
 import re
@@ -17,6 +18,7 @@ import pytest
 from made import HOSTILE, make_experiment
 from playwright.sync_api import Browser, Page
 
+from forgetscope.analysis.headline import headlines
 from forgetscope.analysis.paper import FIGURES, TABLES
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.benchmark.plans import benchmark_plan
@@ -47,6 +49,16 @@ def test_the_headline_holds_the_estimates_with_their_intervals(analysis: Analysi
     assert f"lost {spread.value:.2f} ({spread.low:.2f} to {spread.high:.2f}) more of its accuracy" in page_text
     best = analysis.estimate("spearman_individual_coefficients", **where, quantity="SIC", statistic="rho")
     assert f"SIC {best.value:.2f} ({best.low:.2f} to {best.high:.2f})" in page_text
+
+
+def test_the_headline_says_what_the_terminal_says(analysis: Analysis, page_text: str) -> None:
+    told = [sentence for headline in headlines(analysis) for sentence in headline.sentences]
+    assert len(told) > 20
+    for sentence in told:
+        assert f"<li>{html.escape(sentence, quote=False)}</li>" in page_text
+        assert sentence in analysis.reading
+    worst = analysis.more["class_forgetting"].iloc[0]
+    assert f"{worst['class_name']} suffered most" in told[1]
 
 
 def test_every_table_and_figure_has_a_place_a_link_and_a_line_on_how_to_read_it(analysis: Analysis, page_text: str) -> None:
@@ -84,11 +96,11 @@ def test_trajectories_end_in_the_coefficients_and_sources_are_the_largest(analys
 
 
 def test_methods_name_data_network_training_exclusions_and_the_commands(page_text: str) -> None:
-    for part in ("on glyphs with resnet8", "4 epochs", "batches of 128", "uniform, herding", "Excluded from glyphs, step 2"):
+    for part in ("resnet8 on glyphs", "4 epochs", "128 images", "2 policies (uniform and herding)", "Nothing was excluded."):
         assert part in page_text
     assert re.search(r"forgetscope simulate glyphs-\w{8}\.toml --seed 3 --reruns 3 --store results", page_text)
     assert "increments = [0.1, 0.2]" in page_text
-    assert "Experiments share sequences and seeds" in page_text
+    assert "Experiments share class sequences and seeds" in page_text
 
 
 def test_a_plan_that_was_only_estimated_is_no_part_of_how_to_reproduce_a_store(analysis: Analysis) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from forgetscope.analysis.results import Analysis, analyse
@@ -31,6 +33,19 @@ def test_a_table_is_laid_out_as_in_the_paper(analysed: Analysis) -> None:
     assert sum(line.startswith(r"\textbf{Pooled} & SIC $\rho$ &") for line in lines) == 4
     assert all(line.endswith(r"-- \\") for line in lines if line.startswith(r"\textbf{Pooled} & SIC"))
     assert any("Simulated" in line for line in lines)
+
+
+def test_a_table_of_more_benchmarks_than_a_page_holds_goes_on_in_further_ones(analysed: Analysis) -> None:
+    frame = analysed.tables["spearman_SIC"]
+    many = pd.concat([frame.assign(policy=f"policy {i}") for i in range(4)])
+    text = latex_table("spearman_SIC", many)
+    floats = text.split("\\begin{table}")[1:]
+    assert len(floats) > 2
+    assert all("10\\,\\% classes" in one for one in floats)  # the head
+    assert [one.count("Continued.") for one in floats] == [0] + [1] * (len(floats) - 1)
+    rows = [line for line in text.splitlines() if "SIC $" in line]
+    assert len(rows) == 4 * sum("SIC $" in line for line in latex_table("spearman_SIC", frame).splitlines())
+    assert len(set(re.findall(r"label{(.*?)}", text))) == len(floats)
 
 
 @pytest.mark.skipif(COMPILER is None, reason="neither pdflatex nor tectonic is installed")

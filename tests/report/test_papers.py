@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from forgetscope.analysis.headline import headlines
 from forgetscope.analysis.paper import TABLES
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.errors import SpecError, StoreError, WriteError
@@ -45,7 +46,8 @@ def test_a_pdf_has_headline_figures_tables_and_page_numbers(pdf: Path, small: An
     first, *_ = pages = text.rstrip("\f").split("\f")
     assert len(pages) == len(re.findall(rb"/Type /Page\b", pdf.read_bytes()))
     assert "Imbalanced forgetting in glyphs" in first
-    assert "1 second step, 1 third step" in first
+    assert "glyphs: 1 second step" in first
+    assert "glyphs: 1 third step" in first
     assert "Missing: controlled experiments: none are in the store" in first
     for number, page in enumerate(pages, start=1):
         assert page.rstrip().endswith(f"{number} of {len(pages)}")
@@ -106,6 +108,24 @@ def test_a_file_that_is_not_finished_is_not_there(pdf: Path, small: Analysis, tm
         write_paper(small, target, "pdf", progress=stop)
     assert target.read_bytes() == pdf.read_bytes()
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.skipif(COMPILER is None or READER is None, reason="pdflatex or pdftotext is not installed")
+def test_the_papers_values_stand_beside_ours_in_both_documents(same: Analysis, tmp_path: Path) -> None:
+    folder = write_paper(same, tmp_path / "out", "latex")
+    compiled(folder)
+    for path in (folder / "report.pdf", write_paper(same, tmp_path / "report.pdf", "pdf")):
+        text = subprocess.run([str(READER), "-layout", path, "-"], capture_output=True, text=True, check=True).stdout
+        words = " ".join(text.split())
+        for sentence in (sentence for headline in headlines(same) for sentence in headline.sentences):
+            assert "".join(sentence.split()) in "".join(words.replace("- ", "").split())  # lines are broken and hyphenated
+        assert "simulated with a known truth, 8 second steps and 8 third steps; nothing was trained." in words
+        assert words.count("Ours beside what the paper prints:") == 23
+        found = re.search(r"FG-R (\S+) ± \S+ \((\S+), (\S+)\) 0.59 ± 0.15 \(0.57, 0.60\) (\S+) (yes|no)", words)
+        assert found is not None
+        mean, low, high, difference = (float(value.replace("−", "-")) for value in found.groups()[:4])
+        assert difference == pytest.approx(mean - 0.59, abs=0.011)
+        assert found[5] == ("yes" if low <= 0.60 and high >= 0.57 else "no")
 
 
 @pytest.mark.slow

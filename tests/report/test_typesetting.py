@@ -31,7 +31,7 @@ def test_every_cell_of_a_table_is_on_the_page_and_none_covers_another(analysed: 
     frame = analysed.tables[label]
     with printing():
         pages = Pages()
-        pages.tabulate(label, frame, "Table 1")
+        pages.tabulate(f"Table 1. {caption(label, frame)}", lay_out(label, frame, PlainNotation()))
         (page,) = pages.figures
         boxes = extents(page)
     lines = lay_out(label, frame, PlainNotation()).lines
@@ -62,7 +62,7 @@ def test_a_table_longer_than_a_page_goes_on_below_its_head(analysed: Analysis) -
     long = pd.concat([frame.assign(benchmark=frame["benchmark"] + f" {i}") for i in range(3)])
     with printing():
         pages = Pages()
-        pages.tabulate("spearman_SIC", long, "Table 9")
+        pages.tabulate("Table 9.", lay_out("spearman_SIC", long, PlainNotation()))
     assert len(pages.figures) > 1
     for page in pages.figures:
         assert "10\u202f% classes" in [text.get_text() for text in page.texts]
@@ -76,7 +76,8 @@ def test_a_table_longer_than_a_page_goes_on_below_its_head(analysed: Analysis) -
 def test_pages_carry_their_number_and_an_empty_table_says_so(analysed: Analysis) -> None:
     with printing():
         pages = Pages()
-        pages.tabulate("coefficients", analysed.tables["coefficients"][:0], "Table 18")
+        empty = analysed.tables["coefficients"][:0]
+        pages.tabulate(f"Table 18. {caption('coefficients', empty)}", lay_out("coefficients", empty, PlainNotation()))
         pages.turn()
         pages.number()
     first, second = ([text.get_text() for text in page.texts] for page in pages.figures)

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 
 from forgetscope.analysis.joint import FEWEST
+from forgetscope.analysis.moments import EARLY, probes_within
+from forgetscope.analysis.printed import deviations
 from forgetscope.analysis.samples import Cell, Collection, Omitted, Sample, Subset
 from forgetscope.analysis.statistics import fisher_z, mean_estimate, needed_samples
 
@@ -126,8 +128,22 @@ def _missing(collection: Collection) -> Iterator[str]:
             lacking.setdefault(text, []).append(sample.title)
     for text, titles in lacking.items():
         yield f"{titles[0] if len(titles) == 1 else f'{titles[0]} and {len(titles) - 1} others'}{text}"
+    yield from _apart(collection)
     if not collection.reruns:
         yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
+
+
+def _apart(collection: Collection) -> Iterator[str]:
+    """Per benchmark on the paper's data: in what its settings differ, whatever the policy."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for sample in collection.samples:
+        differing = deviations(sample)
+        if differing is not None:
+            found.setdefault(sample.benchmark, []).append(differing)
+    for benchmark, each in found.items():
+        if () not in each:
+            common = [text for text in each[0] if all(text in other for other in each)] or each[0]
+            yield f"the paper's values beside those of {benchmark}, because settings differ: {', '.join(common)}."
 
 
 def _missing_in(sample: Sample) -> Iterator[str]:
@@ -157,6 +173,11 @@ def _missing_in(sample: Sample) -> Iterator[str]:
         elif min(counts.values()) < 2:
             lacking = sum(max(0, 2 - n) for n in counts.values())
             yield f", step {number}: an ANOVA needs two steps in every partition, {lacking} more experiments would do."
+        if probes_within(EARLY, sample.probes(number)) == 1:
+            yield (
+                f", step {number}: no probe in the first quarter of training but the one before it, so whether a quarter is "
+                "enough cannot be asked; probe_every = 1 measures after every epoch."
+            )
         mask = sample.mask(Subset(number))
         if len(sample.steps) and not np.isfinite(sample.values["SIC", "rho"][mask]).any():
             yield f", step {number}: no ranking: steps have fewer than three past classes, or nothing was measured."

@@ -26,7 +26,7 @@ from forgetscope.analysis.contrasts import (
 )
 from forgetscope.analysis.differences import welch
 from forgetscope.analysis.joint import WALD, JointModels
-from forgetscope.analysis.measured import probes_within
+from forgetscope.analysis.moments import EARLY, probes_within
 from forgetscope.analysis.paper import MODEL, PAPER_ORDER, THREE
 from forgetscope.analysis.pooling import mean_of
 from forgetscope.analysis.samples import Collection, Name, Sample, Subset
@@ -42,7 +42,6 @@ LITTLE = 0.1  # of improvement; 0.04 in the paper
 STABLE = 0.03  # a change of FG-HG that counts as none
 NEAR = 0.05  # a difference of correlations that counts as none
 SIGNIFICANT = 0.05
-EARLY = 0.25  # share of training that the paper calls early
 
 FG_R, FG_HG = ("FG-R", "value"), ("FG-HG", "value")
 
@@ -159,9 +158,9 @@ def _ranking(sample: Sample, subset: Subset) -> Iterator[Answer]:
 
 
 def _early(sample: Sample, subset: Subset) -> Iterator[Answer]:
-    """The first quarter of training against all of it."""
+    """The first quarter of training against all of it; not asked where the only probe in it is the one before training."""
     steps = [i for i in np.flatnonzero(sample.mask(subset)) if len(sample.steps[i].course)]
-    if not steps:
+    if probes_within(EARLY, sample.probes(subset.step)) < 2:
         return
     names = [(a.quantity, a.statistic) for a in ASSOCIATIONS]
 

@@ -13,7 +13,8 @@ from forgetscope.analysis.bootstrap import cluster_bca, cluster_mean_bca
 from forgetscope.analysis.detection import most_forgotten, precision_at_k, roc_auc
 from forgetscope.analysis.figures import swarms
 from forgetscope.analysis.joint import JointModels
-from forgetscope.analysis.measured import SHARES, MeasuredStep
+from forgetscope.analysis.measured import MeasuredStep
+from forgetscope.analysis.moments import SHARES, moment, seen_shares
 from forgetscope.analysis.paper import MODEL, THREE
 from forgetscope.analysis.samples import Cell, Collection, Sample, Subset
 
@@ -29,8 +30,8 @@ WARNING = (
     *("precision", "precision_lo", "precision_hi", "auc", "auc_lo", "auc_hi", "n", "simulated"),
 )
 FLAGGED = (
-    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "swarm", "step_id", "share", "predictor"),
-    *("class_id", "score", "forgetting", "flagged", "hit"),
+    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "swarm", "step_id", "share", "moment"),
+    *("predictor", "class_id", "score", "forgetting", "flagged", "hit"),
 )
 CALIBRATION = (
     *("benchmark", "policy", "subset", "bin", "predicted", "observed", "observed_lo", "observed_hi", "classes", "n"),
@@ -41,6 +42,7 @@ CALIBRATION = (
 def early_warning(collection: Collection, joint: JointModels) -> pd.DataFrame:
     """Precision at k and area under the ROC curve, mean over steps with intervals from resampled experiments.
 
+    A share of 0 is the probe before training, where a store has no other within the first of the shares.
     Coefficients alone need no fit; all of them together are predictions for a step that the model has not seen."""
     rows = [row for sample in collection.samples for subset in sample.subsets for row in _warnings(sample, subset, joint)]
     return pd.DataFrame(rows, columns=list(WARNING))
@@ -80,7 +82,7 @@ def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Ro
     for group, part in GROUPS.items():
         found = _measured(scores, [sample.steps[i].ranked for i in chosen], part)
         ends = cluster_mean_bca(found, roots, resamples=RESAMPLES)  # [shares, predictors, 2, 2]
-        for k, share in enumerate(SHARES):
+        for k, share in seen_shares(sample.probes(subset.step)).items():
             for p, predictor in enumerate(predictors):
                 own = found[:, k, p]
                 known = own[np.isfinite(own[:, 0])]
@@ -103,14 +105,17 @@ def _flags(sample: Sample, cell: Cell, swarm: int, i: int, joint: JointModels) -
     hits = most_forgotten(step.ranked, k)
     where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(cell.step)}
     where |= {"rehearsal_pct": cell.retention, "class_pct": cell.increment, "swarm": str(swarm), "step_id": step.facts.id}
-    for share, score in zip(SHARES, scores, strict=True):
+    probes = sample.probes(cell.step)
+    for position, share in seen_shares(probes).items():
+        score = scores[position]
         if not np.isfinite(score).all():
             continue
         chosen = most_forgotten(score, k)
         for c, id in enumerate(step.class_ids[step.complete].tolist()):
             yield {
                 **where,
-                **{"share": share, "predictor": MODEL if modelled else "SIC", "class_id": id, "score": float(score[c])},
+                **{"share": share, "moment": moment(share, probes), "predictor": MODEL if modelled else "SIC"},
+                **{"class_id": id, "score": float(score[c])},
                 **{"forgetting": float(step.ranked[c]), "flagged": bool(chosen[c]), "hit": bool(hits[c])},
             }
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.associations import associations_of
 from forgetscope.analysis.cache import Arrays, Cache
+from forgetscope.analysis.moments import SHARES, probes_within
 from forgetscope.errors import DamagedStep
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.store import COEFFICIENTS, Store, StoredStep
 
 Values = NDArray[np.float64]
 
-SHARES = (0.1, 0.25, 0.5, 1.0)  # of training, at which coefficients are kept to predict from
 READERS = 2  # threads; hashing, decoding and sorting run without the interpreter's lock
 BATCH = 64  # steps that are on their way at once
 
@@ -114,11 +114,6 @@ def partial_sums(step: StoredStep) -> Values:
     """[probes, 3, C]: SIC, CIC and NIC of the classes with nothing missing, from the first probes only."""
     past = _past(step)
     return _cumulative(step, past["class_id"])[:, :3][:, :, _complete(past)]
-
-
-def probes_within(share: float, probes: int) -> int:
-    """How many probes, the one before training included, belong to the first share of training."""
-    return 1 + round(share * (probes - 1)) if probes else 0
 
 
 def _arrays(step: StoredStep) -> Arrays:

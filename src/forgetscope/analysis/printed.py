@@ -22,12 +22,14 @@ COLUMNS = ("paper", "paper_lo", "paper_hi", "paper_sd", "paper_p", "difference",
 
 
 def beside_paper(tables: Mapping[str, pd.DataFrame], collection: Collection) -> dict[str, pd.DataFrame]:
-    """Per table: for each of its rows what the paper prints, ours minus that, and whether the 95 % intervals overlap.
+    """Per table that the paper prints values for: for each of its rows what it prints, ours minus that, and whether the 95 %
+    intervals overlap.
 
     Of an ANOVA it is partial eta squared that is compared. Rows of benchmarks that are not the paper's are empty, and so is
     `overlap` where one of the two has no interval."""
     same = {(s.benchmark, s.policy): PAPER_NAMES[s.dataset] for s in collection.samples if deviations(s) == ()}
-    return {label: _beside(label, frame, same) for label, frame in tables.items()}
+    found = {label: _beside(label, frame, same) for label, frame in tables.items()}
+    return {label: frame for label, frame in found.items() if frame["paper"].notna().any()}
 
 
 def deviations(sample: Sample) -> tuple[str, ...] | None:
@@ -36,9 +38,8 @@ def deviations(sample: Sample) -> tuple[str, ...] | None:
         return None
     paper, facts = BenchmarkSpec.load(sample.dataset).template, sample.steps[0].facts
     own = {"network": facts.network, "policy": sample.policy, **{name: facts.options[name] for name in SETTINGS}}
-    return tuple(
-        f"{name} = {value} (paper: {getattr(paper, name)})" for name, value in own.items() if value != getattr(paper, name)
-    )
+    differing = {name: (value, getattr(paper, name)) for name, value in own.items() if value != getattr(paper, name)}
+    return tuple(f"{name} = {_set(value)} (paper: {_set(printed)})" for name, (value, printed) in differing.items())
 
 
 def overlap(first: tuple[float, float], second: tuple[float, float]) -> bool | None:
@@ -46,6 +47,10 @@ def overlap(first: tuple[float, float], second: tuple[float, float]) -> bool | N
     if any(map(math.isnan, (*first, *second))):
         return None
     return first[0] <= second[1] and second[0] <= first[1]
+
+
+def _set(value: object) -> str:
+    return "not set" if value is None else str(value)
 
 
 def _beside(label: str, frame: pd.DataFrame, same: Mapping[tuple[str, str], str]) -> pd.DataFrame:

@@ -139,7 +139,7 @@ def analyse(
         more["comparisons"] = comparisons(collection)
         more["early_warning"] = early_warning(collection, joint)
         more["flagged"] = flagged(collection, joint)
-        more["class_forgetting"] = class_forgetting(collection)
+        more["class_forgetting"] = class_forgetting(collection, opened)
         more["calibration"] = calibration(collection, joint)
         more["sample_sizes"] = sample_sizes(collection)
         more["left_out"] = left_out(collection)

@@ -136,6 +136,10 @@ class Sample:
         mask: Mask = (self.number == part.step) & np.array(chosen, bool)
         return mask
 
+    def probes(self, step: int) -> int:
+        """Of the measured steps with this number: how many there are along training."""
+        return max((len(own.course) for own in self.steps if own.facts.step == step), default=0)
+
     def omitted(self, part: Subset | Cell, used: int) -> Omitted:
         """`used`: how many of its steps have a value."""
         mask = self.mask(part)

@@ -9,17 +9,31 @@ import pandas as pd
 
 from forgetscope.analysis.samples import Collection, Sample, Subset
 from forgetscope.analysis.statistics import mean_estimate
+from forgetscope.store import Store
 
-COLUMNS = ("benchmark", "policy", "subset", "class_id", "mean", "mean_lo", "mean_hi", "n", "simulated")
+COLUMNS = ("benchmark", "policy", "subset", "class_id", "class_name", "mean", "mean_lo", "mean_hi", "n", "simulated")
 
 
-def class_forgetting(collection: Collection) -> pd.DataFrame:
-    """Per benchmark, step number and class, most forgotten first; t intervals over steps."""
-    rows = [row for sample in collection.samples for number in sample.numbers for row in _classes(sample, number)]
+def class_forgetting(collection: Collection, store: Store) -> pd.DataFrame:
+    """Per benchmark, step number and class, most forgotten first; t intervals over steps. store: to look up names."""
+    rows = []
+    for sample in collection.samples:
+        names = _names(sample, store)
+        rows += [row for number in sample.numbers for row in _classes(sample, number, names)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _classes(sample: Sample, number: int) -> list[dict[str, Any]]:
+def _names(sample: Sample, store: Store) -> dict[int, str]:
+    """Of all past classes, by id, from as few steps as hold them."""
+    names: dict[int, str] = {}
+    for step in sample.steps:
+        if not names.keys() >= set(step.class_ids.tolist()):
+            table = store.step(step.facts.id).table("classes", ["class_id", "class_name"])
+            names |= dict(zip(table["class_id"].to_pylist(), table["class_name"].to_pylist(), strict=True))
+    return names
+
+
+def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[dict[str, Any]]:
     values: dict[int, list[float]] = {}
     for i in np.flatnonzero(sample.mask(Subset(number))):
         step = sample.steps[i]
@@ -30,7 +44,7 @@ def _classes(sample: Sample, number: int) -> list[dict[str, Any]]:
     return [
         {
             **where,
-            "class_id": id,
+            **{"class_id": id, "class_name": names[id]},
             **{"mean": estimate.value, "mean_lo": estimate.low, "mean_hi": estimate.high, "n": estimate.n},
             "simulated": sample.simulated is not None,
         }

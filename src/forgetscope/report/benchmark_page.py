@@ -14,14 +14,15 @@ from typing import Any
 import pandas as pd
 
 from forgetscope.analysis.comparison import QUANTITIES, PolicyComparison
+from forgetscope.analysis.headline import headlines
 from forgetscope.analysis.paper import FIGURES, TABLES
-from forgetscope.analysis.printed import beside_paper, deviations
+from forgetscope.analysis.printed import beside_paper
 from forgetscope.analysis.results import Analysis
 from forgetscope.report import explained, methods
 from forgetscope.report.explorer import Explorer
-from forgetscope.report.headline import headlines
-from forgetscope.report.latex import latex_table
+from forgetscope.report.latex import latex_beside, latex_table
 from forgetscope.report.latex_frame import latex_frame
+from forgetscope.report.layout import CODING
 from forgetscope.report.packing import asset, packed, packed_frame, script_digest
 from forgetscope.report.provenance import Provenance
 
@@ -44,7 +45,6 @@ BEYOND = {
     ),
     "left_out": ("What no estimate rests on", "Counts of steps and classes that were left out, and why."),
 }
-CODING = "The paper codes factors by treatment, ours sum to zero: main effects are different questions."
 POLICIES = "Differences are within pairs; of accuracies, more is better, of forgetting, less is."
 SCRIPTS = ("core.js", "tables.js", "charts.js", "explorer.js", "warning.js", "page.js")
 
@@ -56,12 +56,11 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     script, plotly = "\n".join(asset(name) for name in SCRIPTS), get_plotlyjs()
     samples = analysis.collection.samples
-    told = headlines(analysis, explorer.names)
     exhibits = _exhibits(analysis, explorer, provenance.policies)
     return environment.from_string(asset("benchmark.html.j2")).render(
         title=", ".join(dict.fromkeys(sample.benchmark for sample in samples)) or "empty store",
         simulated=analysis.collection.simulated,
-        headlines=told,
+        headlines=[headline for headline in headlines(analysis) if headline.cards],
         claims=analysis.more["claims"]["verdict"].value_counts().to_dict(),
         tables=[exhibit for exhibit in exhibits if exhibit["kind"] == "table"],
         beyond=[exhibit for exhibit in exhibits if exhibit["kind"] == "beyond"],
@@ -92,15 +91,16 @@ def _exhibits(analysis: Analysis, explorer: Explorer, policies: Sequence[PolicyC
     found = []
     for label, frame in analysis.tables.items():
         description = TABLES[label]
-        data = {
+        data: dict[str, Any] = {
             "frame": packed_frame(frame.drop(columns="table")),
             "latex": latex_table(label, frame),
             "layout": description.layout,
         }
-        if beside[label]["paper"].notna().any():
+        if label in beside:
             data["paper"] = packed_frame(beside[label])
+            data["latex"] += "\n" + latex_beside(label, frame, beside[label])
         text = explained.TABLES[label]
-        if "paper" in data and description.layout == "anova" and analysis.coding == "sum":
+        if label in beside and description.layout == "anova" and analysis.coding == "sum":
             text += f" {CODING}"
         found.append(_exhibit("table", label, description.title, text, data, len(frame)))
     for label, (title, text) in BEYOND.items():
@@ -156,9 +156,4 @@ def _missing(analysis: Analysis) -> list[str]:
     empty = [label for label in (*TABLES, *FIGURES) if (analysis.tables | analysis.figures)[label].empty]
     if empty:
         told.append(f"Nothing in the store belongs to {', '.join(empty)}.")
-    for sample in analysis.collection.samples:
-        found = deviations(sample)
-        if found:
-            policy = "" if sample.policy == "uniform" else f", {sample.policy}"
-            told.append(f"{sample.benchmark}{policy} is not set beside the paper: {', '.join(found)}.")
     return told

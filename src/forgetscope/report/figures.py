@@ -299,10 +299,11 @@ def _swarms_caption(frame: pd.DataFrame) -> str:
 def _course_caption(frame: pd.DataFrame) -> str:
     final = frame[(frame["quantity"] == "SIC") & (frame["statistic"] == "rho")].groupby("subset", sort=False).tail(1)
     counts = ", ".join(f"{row['n']} in step {row['subset']}" for row in records(final) if "_" not in row["subset"])
+    ends = ", before training and at its end" if frame["probes"].max() == 2 else ""
     return (
         f"How well SIC, CIC and NIC rank the past classes of {benchmark_title(frame)} by forgetting if only the first probes "
         "of a step enter them: means of Spearman's ρ and of partial ρₚ, given the other two, with 95\u202f% intervals, and "
-        f"standard deviations over steps ({counts}; {int(frame['probes'].max())} probes). Dotted: a quarter of training."
+        f"standard deviations over steps ({counts}; {int(frame['probes'].max())} probes{ends}). Dotted: a quarter of training."
     )
 
 

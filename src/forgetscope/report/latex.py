@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from forgetscope.report.layout import EMPTY, Cell, Layout, caption, lay_out
+from forgetscope.report.layout import EMPTY, Cell, Layout, Line, caption, caption_beside, lay_out, lay_out_beside, signed
 
 SYMBOLS = {
     "rho": r"$\rho$",
@@ -35,8 +35,11 @@ SPECIAL = {
     "ₚ": "$_p$",
     "−": "$-$",
     "–": "--",
+    "’": "'",
     "\u202f": r"\,",
 }
+BESIDE = "_beside_paper"  # ends the name of a table that compares
+TALLEST = 600.0  # points: what a page holds below a caption
 FITTING = r"\ifdim\width>\linewidth\linewidth\else\width\fi"  # as wide as the text, but never enlarged
 PREAMBLE = r"""\documentclass{article}
 \usepackage{booktabs}
@@ -57,12 +60,14 @@ def table_inputs(labels: Iterable[str]) -> str:
 
 
 def latex_table(label: str, frame: pd.DataFrame) -> str:
-    """One `table` environment; it needs booktabs and graphicx."""
-    layout = lay_out(label, frame, LatexNotation())
-    inner = "\n".join(_tabular(layout)) if layout.lines else EMPTY
-    boxed = f"\\resizebox{{{FITTING}}}{{!}}{{%\n{inner}}}" if layout.lines else inner
-    above = f"\\caption{{{escaped(caption(label, frame))}}}\n\\label{{tab:{label}}}"
-    return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\footnotesize\n{boxed}\n\\end{{table}}\n"
+    """A `table` environment, or several where a page cannot hold all benchmarks; they need booktabs and graphicx."""
+    return _floats(label, caption(label, frame), lay_out(label, frame, LatexNotation()))
+
+
+def latex_beside(label: str, frame: pd.DataFrame, beside: pd.DataFrame) -> str:
+    """The same with a line for each estimate that the paper prints too, ours beside it."""
+    layout = lay_out_beside(label, frame, beside, LatexNotation())
+    return _floats(f"{label}{BESIDE}", caption_beside(label, frame, beside), layout)
 
 
 def escaped(text: str) -> str:
@@ -85,6 +90,9 @@ class LatexNotation:
     def number(self, value: float) -> str:
         return self.missing if math.isnan(value) else f"${value:.2f}$"
 
+    def difference(self, value: float) -> str:
+        return f"${signed(value)}$"
+
     def estimate(self, row: dict[str, Any]) -> str:
         """Intervals stand in a second line, so that six columns remain readable on a page."""
         spread = "" if math.isnan(row["sd"]) else f" $\\pm$ {self.number(row['sd'])}"
@@ -103,6 +111,48 @@ class LatexNotation:
         return "" if math.isnan(low) or math.isnan(high) else f"({self.number(low)}, {self.number(high)})"
 
 
+def _floats(label: str, text: str, layout: Layout) -> str:
+    first, *others = _parts(layout)
+    continued = (_float(f"{label}-{i}", f"{text} Continued.", part) for i, part in enumerate(others, start=2))
+    return "\n".join([_float(label, text, first), *continued])
+
+
+def _float(label: str, text: str, layout: Layout) -> str:
+    inner = "\n".join(_tabular(layout)) if layout.lines else EMPTY
+    boxed = f"\\resizebox{{{FITTING}}}{{!}}{{%\n{inner}}}" if layout.lines else inner
+    above = f"\\caption{{{escaped(text)}}}\n\\label{{tab:{label}}}"
+    return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\footnotesize\n{boxed}\n\\end{{table}}\n"
+
+
+def _parts(layout: Layout) -> list[Layout]:
+    """Cut before benchmarks, so that each part fits on a page; every part has the head."""
+    head = [line for line in layout.lines if line.role == "head"]
+    parts, part, height = [], list(head), 0.0
+    for group in _by_benchmark(layout.lines[len(head) :]):
+        own = sum(map(_height, group))
+        if height and height + own > TALLEST:
+            parts.append(part)
+            part, height = list(head), 0.0
+        part += group
+        height += own
+    return [Layout(layout.columns, tuple(lines)) for lines in (*parts, part)]
+
+
+def _by_benchmark(lines: Iterable[Line]) -> list[list[Line]]:
+    groups: list[list[Line]] = []
+    for line in lines:
+        if line.role == "benchmark":
+            groups.append([])
+        groups[-1].append(line)
+    return groups
+
+
+def _height(line: Line) -> float:
+    """Points, of a line that is not shrunk to fit the width."""
+    double = any("\\begin{tabular}" in cell.text for cell in line.cells)
+    return 20.0 if line.role != "row" else 17.0 if double else 10.0
+
+
 def _tabular(layout: Layout) -> Iterator[str]:
     yield f"\\begin{{tabular}}{{{layout.columns}}}\n\\toprule"
     for line in layout.lines:
@@ -110,7 +160,7 @@ def _tabular(layout: Layout) -> Iterator[str]:
         if line.role == "benchmark":
             yield f"\\midrule\n{text}\n\\midrule"
         else:
-            yield f"{text}\n\\midrule" if line.role == "step" else text
+            yield f"\\addlinespace\n{text}\n\\midrule" if line.role == "step" else text
     yield "\\bottomrule\n\\end{tabular}"
 
 

@@ -1,4 +1,6 @@
-"""The paper's tables as lines of cells, laid out as in the paper. How a cell is written is its notation's business."""
+"""The paper's tables as lines of cells: laid out as in the paper, or a line per estimate, ours beside what the paper prints.
+
+How a cell is written is its notation's business."""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ Role = Literal["head", "benchmark", "step", "row"]
 
 EMPTY = "Nothing in the store belongs here."
 FACTORS = {"rehearsal": "Retention", "classes": "Increment", "interaction": "Interaction"}
+CODING = "The paper codes factors by treatment, ours sum to zero: main effects are different questions."
 NAMES = {"all_coefficients": "All coefficients"}
 LOST = {
     "diverged": "diverged steps",
@@ -44,6 +47,9 @@ class Notation(Protocol):
         """Mean and standard deviation with their intervals, as far as they are known."""
 
     def number(self, value: float) -> str: ...
+
+    def difference(self, value: float) -> str:
+        """A number with its sign."""
 
     def probability(self, p: float) -> str: ...
 
@@ -92,6 +98,43 @@ def caption(label: str, frame: pd.DataFrame) -> str:
     return " ".join(parts)
 
 
+def lay_out_beside(label: str, frame: pd.DataFrame, beside: pd.DataFrame, notation: Notation) -> Layout:
+    """A line for each estimate that the paper prints too. beside: of `beside_paper`, with a row for each of the table's."""
+    both = pd.concat([frame, beside], axis=1).dropna(subset="paper")
+    anova, grid = TABLES[label].layout == "anova", bool(both["class_pct"].ne("").any())
+    overlap = bool(both["overlap"].ne("").any())
+    keys = ("Retention", "New classes", "") if grid else ("Factor", "") if anova else ("",)
+    symbol, p = (f"{notation.symbol(name)} " if anova else "" for name in ("eta2p", "p"))
+    columns = [f"{symbol}ours", f"{symbol}paper", "ours " + notation.text("−") + " paper"]
+    columns += [f"{p}ours", f"{p}paper"] if anova else ["intervals overlap"] if overlap else []
+    lines = [_line("head", *keys, *columns)]
+    width = len(keys) + len(columns)
+    for heading, group in _groups(both, notation, width):
+        lines.append(heading)
+        for subset, rows in group.groupby("subset", sort=False):
+            lines.append(Line("step", (Cell(_subset(notation, str(subset)), width),)))
+            for row in records(rows):
+                compared = _compared_tests(notation, row) if anova else _compared_means(notation, row, overlap)
+                lines.append(_line("row", *_beside_keys(notation, row, grid, anova), *compared))
+    return Layout("l" * len(keys) + "c" * len(columns), tuple(lines))
+
+
+def caption_beside(label: str, frame: pd.DataFrame, beside: pd.DataFrame) -> str:
+    """What is compared, and in how many places intervals overlap; plain text."""
+    description = TABLES[label]
+    parts = [f"Ours beside what the paper prints: {description.title}."]
+    if description.layout == "anova":
+        parts += ["Partial eta squared is compared."] + ([CODING] if frame["coding"].eq("sum").any() else [])
+    elif description.layout != "weights":
+        known = beside["overlap"].ne("")
+        parts.append("Mean ± standard deviation" + (" (95\u202f% interval of the mean)." if known.any() else "."))
+        if known.any():
+            parts.append(f"{beside['overlap'].eq('yes').sum()} of {known.sum()} pairs of intervals overlap.")
+    if frame["simulated"].any():
+        parts.append("Simulated: nothing was trained.")
+    return " ".join(parts)
+
+
 def _overall(frame: pd.DataFrame, notation: Notation) -> Layout:
     columns = _distinct(frame, "quantity", "statistic")
     lines = [_line("head", "", *(_name(notation, *column) for column in columns))]
@@ -136,6 +179,31 @@ def _test(notation: Notation, row: Row) -> tuple[str, str, str]:
     return notation.number(row["F"]), notation.probability(row["p"]), notation.number(row["eta2p"])
 
 
+def _beside_keys(notation: Notation, row: Row, grid: bool, anova: bool) -> tuple[str, ...]:
+    if anova:
+        response = "" if row["response"] == row["quantity"] else row["response"]
+        return FACTORS[row["factor"]], _name(notation, row["quantity"], response)
+    name = _name(notation, row["quantity"], row["statistic"])
+    return (_share(notation, row["rehearsal_pct"]), _share(notation, row["class_pct"]), name) if grid else (name,)
+
+
+def _compared_means(notation: Notation, row: Row, overlap: bool) -> tuple[str, ...]:
+    ours = _mean(notation, row["mean"], row["sd"], row["mean_lo"], row["mean_hi"])
+    paper = _mean(notation, row["paper"], row["paper_sd"], row["paper_lo"], row["paper_hi"])
+    return (ours, paper, notation.difference(row["difference"]), *([row["overlap"] or notation.missing] if overlap else []))
+
+
+def _compared_tests(notation: Notation, row: Row) -> tuple[str, ...]:
+    sizes = notation.number(row["eta2p"]), notation.number(row["paper"]), notation.difference(row["difference"])
+    return (*sizes, notation.probability(row["p"]), notation.probability(row["paper_p"]))
+
+
+def _mean(notation: Notation, mean: float, sd: float, low: float, high: float) -> str:
+    spread = "" if math.isnan(sd) else f" {notation.text('±')} {notation.number(sd)}"
+    interval = "" if math.isnan(low) else f" ({notation.number(low)}, {notation.number(high)})"
+    return f"{notation.number(mean)}{spread}{interval}"
+
+
 def _groups(frame: pd.DataFrame, notation: Notation, columns: int) -> Iterable[tuple[Line, pd.DataFrame]]:
     for _, group in frame.groupby(["benchmark", "policy"], sort=False):
         yield Line("benchmark", (Cell(notation.strong(notation.text(benchmark_title(group))), columns),)), group
@@ -166,6 +234,12 @@ def _share(notation: Notation, level: str, what: str = "") -> str:
 def share_text(level: str) -> str:
     """A level of increment or retention: a percentage, or what it says."""
     return f"{level}\u202f%" if math.isfinite(_size(level)) else level
+
+
+def signed(difference: float) -> str:
+    """`+0.05`, and plain 0.00 for what rounds to it."""
+    text = f"{difference:+.2f}"
+    return text[1:] if float(text) == 0 else text
 
 
 def _size(level: str) -> float:

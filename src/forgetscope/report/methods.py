@@ -8,14 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from forgetscope.analysis.headline import counted_steps
+from forgetscope.analysis.reading import left_out_sentences
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.samples import Sample
-from forgetscope.analysis.tabulation import records
 from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.truth import Truth
 from forgetscope.spec import toml_value
 from forgetscope.store import StoredStep
 
+SAMPLING = {
+    "iid": "drawn with replacement",
+    "reshuffled": "drawn in reshuffled passes without replacement",
+    "reshuffled-short": "drawn in reshuffled passes without replacement, the last batch of which is short",
+}
 LISTED = 12  # seeds that are named; of more, how many there are
 
 
@@ -30,7 +36,7 @@ class Recipe:
 def paragraphs(analysis: Analysis) -> list[str]:
     """Per benchmark what was done, then the statistics and what was excluded."""
     told = [" ".join(_described(samples)) for samples in _by_benchmark(analysis)]
-    return [*told, " ".join(_statistics(analysis)), *_excluded(analysis)]
+    return [*told, f"{' '.join(_statistics(analysis))} {_excluded(analysis)}"]
 
 
 def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -68,37 +74,58 @@ def _described(samples: Sequence[Sample]) -> Iterator[str]:
     first = samples[0].steps[0].facts
     options = first.options
     numbers = sorted({n for sample in samples for n in sample.numbers})
-    steps = ", ".join(f"{sum(int((sample.number == n).sum()) for sample in samples)} steps number {n}" for n in numbers)
-    made = "were simulated with a known truth; nothing was trained" if samples[0].simulated else "were measured"
+    steps = _listed([counted_steps(sum(int((sample.number == n).sum()) for sample in samples), n) for n in numbers])
     size = f" at {options['image_size']} pixels" if options.get("image_size") else ""
-    yield f"{samples[0].benchmark}: on {samples[0].dataset}{size} with {first.network}, {steps} {made}."
+    where = f"on {samples[0].dataset}{size} in class-incremental steps"
+    yield f"{samples[0].benchmark}: " + (
+        f"training of {first.network} {where} was simulated with a known truth, {steps}; nothing was trained."
+        if samples[0].simulated
+        else f"{first.network} was trained {where}, and {steps} were measured."
+    )
     increments = sorted({level for sample in samples for n in sample.numbers for level in sample.increments(n)}, key=float)
     retentions = dict.fromkeys(level for sample in samples for n in sample.numbers for level in sample.retentions(n))
-    kept = ", ".join(f"{level}\u202f%" if level.replace(".", "").isdigit() else level for level in retentions)
-    policies = ", ".join(sample.policy for sample in samples)
+    policies = [sample.policy for sample in samples]
+    chosen = f"the policy {policies[0]}" if len(policies) == 1 else f"one of {len(policies)} policies ({_listed(policies)})"
+    new = f"{_listed(increments, 'or')}\u202f% of the classes"
+    yield f"Each step introduces {new}; {_kept(list(retentions))} for rehearsal, chosen by {chosen}."
     roots = [set(sample.root) for sample in samples]
     shared = any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots))
     yield (
-        f"A step introduces {', '.join(increments)}\u202f% of the classes; {kept} of each past class’s training images are "
-        f"kept for rehearsal, chosen by the {'policy' if len(samples) == 1 else 'policies'} {policies}."
-    )
-    yield (
-        "Experiments share sequences and seeds across retentions or policies."
+        "Experiments share class sequences and seeds across retentions or policies."
         if shared
-        else "Every experiment has a sequence and a seed of its own."
+        else "Every experiment has a class sequence and a seed of its own."
     )
+    precision = f" in {options['precision']}" if options.get("precision") else ""
     yield (
-        f"Training: SGD with momentum {options['momentum']:g}, weight decay {options['weight_decay']:g} and a learning rate of "
-        f"{options['learning_rate']:g} annealed to 0 by a cosine, {options['epochs']} epochs, batches of {options['batch']} "
-        f"with a share of {options['alpha']} rehearsal images, sampling {options['sampling']}, augmentation "
-        f"{_augmentation(options['augmentation'])}."
+        f"Networks are trained{precision} by SGD with momentum {options['momentum']:g}, weight decay "
+        f"{options['weight_decay']:g} and a learning rate of {options['learning_rate']:g} that a cosine anneals to 0, for "
+        f"{options['epochs']} epochs per step. A batch holds {options['batch']} images, {100 * options['alpha']:g}\u202f% of "
+        f"them rehearsed, {SAMPLING[options['sampling']]}; augmentation: {_augmentation(options['augmentation'])}."
     )
-    every = options["probe_every"]
-    yield (
-        f"Interference was measured before training and after every {'epoch' if every == 1 else f'{every} epochs'}."
-        if every
-        else ("Interference was not measured.")
-    )
+    if options.get("validation"):
+        yield f"{100 * options['validation']:g}\u202f% of each class’s training images are set aside and not used."
+    yield _probed(options["probe_every"], options["epochs"])
+
+
+def _kept(retentions: Sequence[str]) -> str:
+    shares = [level for level in retentions if not level.endswith("images")]
+    told = [f"{_listed(shares, 'or')}\u202f% of each past class’s training images"] if shares else []
+    told += [f"{level} of all past classes together" for level in retentions if level.endswith("images")]
+    return f"{_listed(told, 'or')} are kept"
+
+
+def _probed(every: int, epochs: int) -> str:
+    if not every:
+        return "Interference was not measured."
+    if every >= epochs:
+        return "Interference was measured before and after training."
+    often = "every epoch" if every == 1 else f"every {every} epochs"
+    return f"Interference was measured before training and after {often}" + (", and at the end." if epochs % every else ".")
+
+
+def _listed(parts: Sequence[str], word: str = "and") -> str:
+    *others, last = parts
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def _statistics(analysis: Analysis) -> Iterator[str]:
@@ -115,13 +142,8 @@ def _statistics(analysis: Analysis) -> Iterator[str]:
     yield f"ANOVAs are two-way, type III, with HC3 errors and factors coded {coding}."
 
 
-def _excluded(analysis: Analysis) -> Iterator[str]:
-    for row in records(analysis.more["left_out"]):
-        words = {"diverged": "steps that diverged", "no_value": "steps without a ranking"}
-        words |= {"undefined": "past classes that were never learned", "unmeasured": "past classes without a coefficient"}
-        lost = [f"{row[name]} {text}" for name, text in words.items() if row[name]]
-        where = f"{row['benchmark']}{'' if row['policy'] == 'uniform' else ', ' + row['policy']}, step {row['subset']}"
-        yield f"Excluded from {where} ({row['steps']} steps): {', '.join(lost) if lost else 'nothing'}."
+def _excluded(analysis: Analysis) -> str:
+    return " ".join(left_out_sentences(analysis)) or "Nothing was excluded."
 
 
 def _augmentation(options: Mapping[str, Any]) -> str:
@@ -132,14 +154,19 @@ def _augmentation(options: Mapping[str, Any]) -> str:
 
 
 def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Recipe | None:
-    if plan["kind"] == "compare":
-        file = (f"{plan['id']}.toml", str(plan["run"]))
-        chosen = f"--policies {shlex.quote(','.join(plan['policies']))} --pairs {plan['pairs']}"
-        return Recipe(f"forgetscope compare {file[0]} {chosen} --store results", file)
+    name = f"{plan['id']}.toml"
+    if plan["kind"] in ("compare", "variants"):
+        chosen = (
+            f"--policies {shlex.quote(','.join(plan['policies']))}"
+            if plan["kind"] == "compare"
+            else " ".join(f"--vary {shlex.quote(setting)}" for setting in plan["vary"])
+        )
+        return Recipe(
+            f"forgetscope {plan['kind']} {name} {chosen} --pairs {plan['pairs']} --store results", (name, plan["run"])
+        )
     text = str(plan["benchmark"])
     spec = BenchmarkSpec(**tomllib.loads(text))
     preset = spec.name in presets() and BenchmarkSpec.load(spec.name) == spec
-    name = f"{plan['id']}.toml"
     source, needed = (spec.name, None) if preset else (name, (name, text))
     simulated, controlled = plan.get("simulated"), plan["kind"] == "controlled"
     if simulated and controlled:
@@ -164,15 +191,16 @@ def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Recipe]:
     files: dict[str, list[str]] = {}
     for chain in chains:
         first, last = chain[0], chain[-1].spec
-        training, rehearsal = last.training, last.rehearsal
         options: dict[str, Any] = {"dataset": first.info["data"]["name"], "image_size": first.info["data"]["image_size"]}
         options |= {"network": first.info["network"], "first_batch": first.spec.training.batch}
-        options |= {name: value for name, value in training.model_dump(exclude={"augmentation"}).items() if value is not None}
-        options |= training.augmentation.model_dump()
+        options |= last.training.model_dump(exclude={"augmentation", "batch"}) | last.training.augmentation.model_dump()
         own: dict[str, Any] = {"seed": last.seed, "sequence": [list(step.spec.classes) for step in chain]}
-        if rehearsal is not None:
-            options |= {"alpha": rehearsal.alpha, "probe_every": rehearsal.probe_every, "memory": rehearsal.memory}
-            own |= {"policy": rehearsal.policy, **({"retention": rehearsal.retention} if rehearsal.retention else {})}
+        if last.rehearsal is not None:
+            kept = ("policy", "retention")
+            options |= {"batch": last.training.batch} | last.rehearsal.model_dump(exclude={*kept, "policy_source", "alpha"})
+            alphas = [step.spec.rehearsal.alpha for step in chain if step.spec.rehearsal is not None]
+            options["alpha"] = alphas if len(set(alphas)) > 1 else alphas[0]
+            own |= {name: value for name, value in last.rehearsal.model_dump(include=set(kept)).items() if value is not None}
         text = "".join(f"{name} = {toml_value(value)}\n" for name, value in options.items() if value is not None)
         settings = " ".join(f"--set {shlex.quote(f'{name}={toml_value(value)}')}" for name, value in own.items())
         files.setdefault(text, []).append(settings)

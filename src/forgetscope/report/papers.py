@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
@@ -11,14 +11,17 @@ from typing import Literal, get_args
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
+from forgetscope.analysis.printed import beside_paper
 from forgetscope.analysis.reading import Passage, passages
 from forgetscope.analysis.results import Analysis
 from forgetscope.errors import SpecError, StoreError
 from forgetscope.files import replace_durably, replacing, told
 from forgetscope.report.figures import WIDTH, Drawing, drawings
 from forgetscope.report.ink import GREY, UNDATED, printing, save
-from forgetscope.report.latex import escaped, latex_document, latex_table, table_inputs
-from forgetscope.report.typesetting import Pages
+from forgetscope.report.latex import BESIDE, escaped, latex_beside, latex_document, latex_table, table_inputs
+from forgetscope.report.layout import caption, caption_beside, lay_out, lay_out_beside
+from forgetscope.report.methods import paragraphs
+from forgetscope.report.typesetting import Pages, PlainNotation
 
 Format = Literal["pdf", "latex", "png"]
 Progress = Callable[[str, int, int], None]
@@ -69,6 +72,7 @@ def refuse_foreign(path: Path, format: Format) -> None:
 
 
 def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progress: Progress) -> None:
+    beside = beside_paper(analysis.tables, analysis.collection)
     with printing():
         pages = Pages()
         pages.write(_title(analysis), 15, bold=True)
@@ -81,12 +85,17 @@ def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progres
             pages.draw(drawing, f"Figure {number}")
         pages.turn()
         for number, (label, frame) in enumerate(analysis.tables.items(), start=1):
-            pages.tabulate(label, frame, f"Table {number}")
+            pages.tabulate(f"Table {number}. {caption(label, frame)}", lay_out(label, frame, PlainNotation()))
+            if label in beside:
+                text = f"Table {number}, compared. {caption_beside(label, frame, beside[label])}"
+                pages.tabulate(text, lay_out_beside(label, frame, beside[label], PlainNotation()))
         pages.turn()
-        pages.write("Claims", 9, bold=True)
-        for sentence in _claims(analysis):
-            pages.skip(0.06)
-            pages.write(sentence)
+        for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
+            pages.write(title, 9, bold=True)
+            for sentence in sentences:
+                pages.skip(0.06)
+                pages.write(sentence)
+            pages.skip(0.2)
         pages.number()
         metadata = UNDATED["pdf"] | {"Title": _title(analysis)}
         with replacing(path) as file, PdfPages(file, metadata=metadata) as document:
@@ -109,10 +118,15 @@ def _write_latex(analysis: Analysis, found: Sequence[Drawing], folder: Path, wid
         (folder / "tables").mkdir(exist_ok=True)
     for label, frame in analysis.tables.items():
         replace_durably(folder / "tables" / f"{label}.tex", latex_table(label, frame).encode())
-    replace_durably(folder / DOCUMENT, latex_document("\n".join(_latex_body(analysis, found))).encode())
+    beside = beside_paper(analysis.tables, analysis.collection)
+    for label, frame in beside.items():
+        compared = latex_beside(label, analysis.tables[label], frame)
+        replace_durably(folder / "tables" / f"{label}{BESIDE}.tex", compared.encode())
+    body = "\n".join(_latex_body(analysis, found, beside))
+    replace_durably(folder / DOCUMENT, latex_document(body).encode())
 
 
-def _latex_body(analysis: Analysis, found: Sequence[Drawing]) -> Iterator[str]:
+def _latex_body(analysis: Analysis, found: Sequence[Drawing], compared: Collection[str]) -> Iterator[str]:
     yield f"\\title{{{escaped(_title(analysis))}}}\n\\author{{{escaped(_made(analysis))}}}\n\\date{{}}\n\\maketitle"
     for passage in passages(analysis):
         title = escaped(passage.title)
@@ -123,9 +137,10 @@ def _latex_body(analysis: Analysis, found: Sequence[Drawing]) -> Iterator[str]:
         image = f"\\includegraphics[width=\\linewidth]{{figures/{drawing.name}.pdf}}"
         ending = f"\\caption{{{escaped(drawing.caption)}}}\n\\label{{fig:{drawing.name}}}\n\\end{{figure}}\n\\clearpage"
         yield f"\\begin{{figure}}[htbp]\n\\centering\n{image}\n{ending}"
-    yield table_inputs(analysis.tables)
-    yield "\\section*{Claims}"
-    yield from (escaped(sentence) + "\n" for sentence in _claims(analysis))
+    yield table_inputs(name for label in analysis.tables for name in (label, f"{label}{BESIDE}")[: 1 + (label in compared)])
+    for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
+        yield f"\\section*{{{title}}}"
+        yield from (escaped(sentence) + "\n" for sentence in sentences)
 
 
 def _write_figures(

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
@@ -15,7 +14,7 @@ from matplotlib.textpath import text_to_path
 
 from forgetscope.report.figures import Drawing
 from forgetscope.report.ink import FONT, GREY, SMALL, TEXT, Area, shown
-from forgetscope.report.layout import EMPTY, Cell, Layout, Line, caption, lay_out
+from forgetscope.report.layout import EMPTY, Cell, Layout, Line, signed
 
 PAPER = (8.27, 11.69)  # inches: A4
 MARGIN = 0.72
@@ -55,6 +54,9 @@ class PlainNotation:
 
     def number(self, value: float) -> str:
         return self.missing if math.isnan(value) else f"{value:.2f}".replace("-", "−")
+
+    def difference(self, value: float) -> str:
+        return signed(value).replace("-", "−")
 
     def estimate(self, row: dict[str, Any]) -> str:
         spread = "" if math.isnan(row["sd"]) else f" ± {self.number(row['sd'])}"
@@ -106,16 +108,15 @@ class Pages:
         self.write(text)
         self.skip(0.3)
 
-    def tabulate(self, label: str, frame: pd.DataFrame, heading: str) -> None:
+    def tabulate(self, text: str, layout: Layout) -> None:
         """A table below its caption. If it fits on a page, it stands on one; otherwise its head is repeated."""
-        text = f"{heading}. {caption(label, frame)}"
-        table = _Table(lay_out(label, frame, PlainNotation()))
+        table = _Table(layout)
         above = len(list(wrapped(text, WIDTH * POINTS, TEXT))) * TEXT * LEADING / POINTS + CAPTION_GAP
         if above + table.height <= PAPER[1] - 2 * MARGIN:
             self._need(above + table.height)
         self.write(text)
         self.skip(CAPTION_GAP)
-        if frame.empty:
+        if not layout.lines:
             self.write(EMPTY, color=GREY)
         else:
             self._tabulate(table)

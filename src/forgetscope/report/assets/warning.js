@@ -7,29 +7,39 @@ async function startWarning() {
   if (!rows.length) return body.replaceChildren(element("p", { className: "lead", textContent: "No step was measured along training with enough past classes, so nothing could have been flagged." }));
   const dataOf = Object.fromEntries(exploring.runs.map((run) => [run.id, run.data]));
   const nameOf = (row) => exploring.data[dataOf[row.step_id]].names[row.class_id] ?? `class ${row.class_id}`;
-  const shares = distinct(rows.map((row) => row.share)), view = { share: shares.includes(0.25) ? 0.25 : shares[0] };
+  let shares = [];
+  const view = { share: 0.25 };
   const groups = distinct(rows.map(policyOf));
   const steps = () => distinct(rows.filter((row) => policyOf(row) === view.group).map((row) => row.step_id));
   const told = (id) => { const row = rows.find((one) => one.step_id === id); return `step ${row.subset}, ${share(row.rehearsal_pct)} kept, +${share(row.class_pct)} new, ${row.step_id.slice(0, 8)}`; };
 
-  const slider = element("input", { type: "range", min: 0, max: shares.length - 1, step: 1, value: shares.indexOf(view.share), id: "share" }), output = element("output", { htmlFor: "share" });
+  const slider = element("input", { type: "range", min: 0, step: 1, id: "share" }), output = element("output", { htmlFor: "share" });
   slider.oninput = () => { view.share = shares[slider.value]; show(); };
   const group = chooser("Benchmark", groups.map((one) => [one, one]), (value) => { view.group = value; refill(); show(); });
-  const step = chooser("Experiment", [], (value) => { view.step = value; show(); });
+  const step = chooser("Experiment", [], (value) => { view.step = value; refit(); show(); });
   byId("warning-controls").append(element("label", {}, "Share of training seen", slider), output, ...(groups.length > 1 ? [group.box] : []), step.box);
 
   function refill() {
     step.list.fill(steps().map((id) => [id, told(id)]));
     view.step = step.list.value;
+    refit();
+  }
+
+  function refit() { // shares differ with how often a benchmark was probed: stay as near as possible
+    shares = distinct(rows.filter((row) => row.step_id === view.step).map((row) => row.share));
+    view.share = shares.reduce((near, one) => (Math.abs(one - view.share) < Math.abs(near - view.share) ? one : near));
+    slider.max = shares.length - 1;
+    slider.value = shares.indexOf(view.share);
   }
 
   function show() {
-    output.textContent = percent(view.share);
-    slider.setAttribute("aria-valuetext", percent(view.share));
     const own = rows.filter((row) => row.step_id === view.step && row.share === view.share).sort((a, b) => b.score - a.score);
     const flags = own.filter((row) => row.flagged === "True"), right = flags.filter((row) => row.hit === "True"), missed = own.filter((row) => row.hit === "True" && row.flagged !== "True");
     const predictor = own[0]?.predictor === "all_coefficients" ? "forgetting predicted by all coefficients" : "SIC so far (too few steps for the joint model)";
-    const sentence = `After ${percent(view.share)} of training, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` + (missed.length ? `, which also holds ${missed.map(nameOf).join(", ")}.` : ".");
+    const { moment } = own[0];
+    output.textContent = moment;
+    slider.setAttribute("aria-valuetext", moment);
+    const sentence = `${moment[0].toUpperCase()}${moment.slice(1)}, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` + (missed.length ? `, which also holds ${missed.map(nameOf).join(", ")}.` : ".");
     const range = span({ v: own.flatMap((row) => [row.forgetting]) }, ["v"], [0]);
     const line = (row) => element("tr", {}, element("th", { scope: "row", className: "text", textContent: nameOf(row) }), element("td", { textContent: significant(row.score) }),
       element("td", {}, intervalBar(row.forgetting, null, null, range), ` ${decimal(row.forgetting)}`), element("td", {}, element("span", { className: row.hit === "True" ? "yes" : "no", textContent: row.hit === "True" ? "yes" : "no" })));

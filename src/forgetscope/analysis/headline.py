@@ -1,0 +1,209 @@
+"""The headline of a benchmark: how uneven forgetting is, which classes suffer, what predicts it and from how early on.
+
+Terminal, page and documents say these sentences. Everything is taken from an analysis' frames; nothing is computed here, and
+sentences and cards show the same estimates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from forgetscope.analysis.moments import EARLY, moment, since
+from forgetscope.analysis.paper import MODEL, THREE
+from forgetscope.analysis.samples import Sample
+from forgetscope.analysis.tabulation import matching, records
+
+if TYPE_CHECKING:
+    from forgetscope.analysis.results import Analysis
+
+Row = dict[str, Any]
+
+NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+SHOWN = 5  # classes at either end
+GROUP = "most forgotten quarter"  # whose early warning is told
+
+
+@dataclass(frozen=True)
+class Card:
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """Of one benchmark, policy and step number."""
+
+    title: str  # benchmark, policy where it is not the usual one, and how many steps
+    secondary: bool  # of another policy than the usual one, where a store has both
+    sentences: list[str]
+    cards: list[Card]
+    most: list[Row]  # classes with class_name, mean, mean_lo, mean_hi and n
+    least: list[Row]
+
+
+def headlines(analysis: Analysis) -> list[Headline]:
+    """One per benchmark, policy and step number; without sentences and cards where nothing can be said."""
+    return [_headline(analysis, sample, step) for sample in analysis.collection.samples for step in sample.numbers]
+
+
+def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
+    where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(step)}
+    most, least = _extremes(analysis.more.get("class_forgetting"), where)
+    parts = [
+        *_uneven(analysis, where),
+        *_suffering(most, least),
+        *_predicting(analysis, where),
+        *_early(analysis, where, sample.probes(step)),
+    ]
+    made = " (simulated: nothing was trained)" if sample.simulated else ""
+    usual = any(other.policy == "uniform" for other in analysis.collection.samples)
+    return Headline(
+        f"{sample.title}: {counted_steps(int((sample.number == step).sum()), step)}{made}",
+        usual and sample.policy != "uniform",
+        [sentence for sentence, _ in parts],
+        [card for _, card in parts if card],
+        most,
+        least,
+    )
+
+
+def counted_steps(count: int, number: int) -> str:
+    """Such as `45 second steps`."""
+    return f"{count:,} {NUMBER.get(number, f'{number}th')} {'step' if count == 1 else 'steps'}"
+
+
+def _uneven(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
+    rows = _rows(analysis.tables.get("FG-R_FG-HSG_overall"), where)
+    spread, gap = rows.get(("FG-R", "value")), rows.get(("FG-HG", "value"))
+    if spread is None or gap is None or math.isnan(spread["mean"]):
+        return
+    yield (
+        f"The most forgotten class of a step lost {estimate(spread)} more of its accuracy than the least forgotten one, and "
+        f"the more forgotten half {estimate(gap)} more than the other.",
+        Card(
+            "Unevenness (FG-R)",
+            decimal(spread["mean"]),
+            f"{_interval(spread)}most minus least forgotten class; n = {spread['n']}",
+        ),
+    )
+
+
+def _suffering(most: list[Row], least: list[Row]) -> Iterator[tuple[str, Card | None]]:
+    if not most:
+        return
+    first, last = most[0], least[-1]
+    sentence = f"On average over steps, {first['class_name']} suffered most: it lost {_met(first)} of its accuracy"
+    yield (
+        f"{sentence}, {last['class_name']} {_met(last)}, the least." if first is not last else f"{sentence}.",
+        Card("Suffers most", first["class_name"], f"forgetting {_met(first)}; n = {first['n']}"),
+    )
+
+
+def _met(row: Row) -> str:
+    """A class's mean; with an interval from three steps on, below which t intervals say nothing."""
+    return estimate(row) if row["n"] > 2 else decimal(row["mean"])
+
+
+def _predicting(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
+    rows = _rows(analysis.tables.get("spearman_individual_coefficients"), where)
+    known = {name: rows[name, "rho"] for name in THREE if (name, "rho") in rows and not math.isnan(rows[name, "rho"]["mean"])}
+    if not known:
+        return
+    order = sorted(known, key=lambda name: -known[name]["mean"])
+    best = known[order[0]]
+    told = ", ".join(f"{name} {estimate(known[name])}" for name in order)
+    yield (
+        f"What predicts it: {told} (mean rank correlation with forgetting).",
+        Card(
+            f"Best predictor: {order[0]}",
+            decimal(best["mean"]),
+            f"{_interval(best)}rank correlation with forgetting; n = {best['n']}",
+        ),
+    )
+    given = [rows[name, "rho_p"] for name in order]
+    if not all(math.isnan(row["mean"]) for row in given):
+        told = ", ".join(f"{row['quantity']} {estimate(row)}" for row in given)
+        yield f"Given the other two: {told}.", None
+    joint = _rows(analysis.tables.get("SW-LOO_protocol_MAE"), where)
+    model = joint.get((MODEL, "rho"))
+    if model is not None and not math.isnan(model["mean"]):
+        alone, error = joint["SIC", "rho"], joint[MODEL, "mae"]
+        yield (
+            f"All three together rank the classes of an unseen step with {decimal(model['mean'])} (SIC alone "
+            f"{decimal(alone['mean'])}) and miss their forgetting by {error['mean']:.3f} on average (n = {model['n']}).",
+            None,
+        )
+
+
+def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[tuple[str, Card | None]]:
+    rows = _rows(analysis.more.get("earliness"), where)
+    starts = {name: rows[name, "rho"] for name in THREE if (name, "rho") in rows}
+    if starts:
+        told = ", ".join(f"{name} {since(row['share'])}" for name, row in starts.items())
+        name, first = min(starts.items(), key=lambda item: -item[1]["final"])
+        yield (
+            f"From how early on, within 0.02 of their final strength: {told}.",
+            Card(
+                f"{name} knows from",
+                percent(first["share"]),
+                f"{since(first['share'])}, within 0.02 of its final {decimal(first['final'])}",
+            ),
+        )
+    frame = analysis.more.get("early_warning")
+    known = [] if frame is None else records(matching(frame, **where, group=GROUP, predictor=MODEL))
+    known = [row for row in known if not math.isnan(row["precision"])]
+    if known:
+        row = min(known, key=lambda row: abs(row["share"] - EARLY))
+        shown = {"mean": row["precision"], "mean_lo": row["precision_lo"], "mean_hi": row["precision_hi"]}
+        when = moment(row["share"], probes)
+        yield (
+            f"{when[0].upper()}{when[1:]}, {estimate(shown)} of the classes that would be flagged belong to the most forgotten "
+            "quarter of a step that the model has not seen; chance is 0.25.",
+            Card(
+                "Flagged early and right",
+                percent(row["precision"]),
+                f"{_interval(shown)}{moment(row['share'])}; n = {row['n']}",
+            ),
+        )
+
+
+def _extremes(frame: pd.DataFrame | None, where: dict[str, str]) -> tuple[list[Row], list[Row]]:
+    rows = [] if frame is None else [row for row in records(matching(frame, **where)) if row["n"]]
+    often = [row for row in rows if row["n"] > 1]  # once is no average, unless there is nothing else
+    rows = often if len(often) > 1 else rows
+    return rows[:SHOWN], rows[SHOWN:][-SHOWN:] or rows[-1:]
+
+
+def estimate(row: Row) -> str:
+    return (
+        f"{decimal(row['mean'])} ({decimal(row['mean_lo'])} to {decimal(row['mean_hi'])})"
+        if _known(row)
+        else decimal(row["mean"])
+    )
+
+
+def decimal(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\u2212")
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}\u202f%"
+
+
+def _interval(row: Row) -> str:
+    return f"95\u202f%: {decimal(row['mean_lo'])} to {decimal(row['mean_hi'])}; " if _known(row) else ""
+
+
+def _known(row: Row) -> bool:
+    return not math.isnan(row["mean_lo"])
+
+
+def _rows(frame: pd.DataFrame | None, where: dict[str, str]) -> dict[tuple[str, str], Row]:
+    if frame is None:
+        return {}
+    return {(row["quantity"], row["statistic"]): row for row in records(matching(frame, **where))}
