@@ -1,12 +1,10 @@
 // Early warning: what would have been flagged after a share of training, and what became of it.
 
 async function startWarning() {
-  const [{ flagged, early_warning: measured }, exploring] = await Promise.all([pack("warning"), pack("explorer")]);
+  const { flagged, measured } = await pack("warning");
   const rows = rowsOf(unpacked(flagged)), quality = rowsOf(unpacked(measured)).filter((row) => row.group === "most forgotten quarter" && row.precision !== null);
   const body = byId("warning-body");
   if (!rows.length) return body.replaceChildren(element("p", { className: "lead", textContent: "No step was measured along training with enough past classes, so nothing could have been flagged." }));
-  const dataOf = Object.fromEntries(exploring.runs.map((run) => [run.id, run.data]));
-  const nameOf = (row) => exploring.data[dataOf[row.step_id]].names[row.class_id] ?? `class ${row.class_id}`;
   const shares = distinct(rows.map((row) => row.share)), view = { share: shares.includes(0.25) ? 0.25 : shares[0] };
   const groups = distinct(rows.map(policyOf));
   const steps = () => distinct(rows.filter((row) => policyOf(row) === view.group).map((row) => row.step_id));
@@ -29,9 +27,9 @@ async function startWarning() {
     const own = rows.filter((row) => row.step_id === view.step && row.share === view.share).sort((a, b) => b.score - a.score);
     const flags = own.filter((row) => row.flagged === "True"), right = flags.filter((row) => row.hit === "True"), missed = own.filter((row) => row.hit === "True" && row.flagged !== "True");
     const predictor = own[0]?.predictor === "all_coefficients" ? "forgetting predicted by all coefficients" : "SIC so far (too few steps for the joint model)";
-    const sentence = `After ${percent(view.share)} of training, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` + (missed.length ? `, which also holds ${missed.map(nameOf).join(", ")}.` : ".");
+    const sentence = `After ${percent(view.share)} of training, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` + (missed.length ? `, which also holds ${missed.map((row) => row.class_name).join(", ")}.` : ".");
     const range = span({ v: own.flatMap((row) => [row.forgetting]) }, ["v"], [0]);
-    const line = (row) => element("tr", {}, element("th", { scope: "row", className: "text", textContent: nameOf(row) }), element("td", { textContent: significant(row.score) }),
+    const line = (row) => element("tr", {}, element("th", { scope: "row", className: "text", textContent: row.class_name }), element("td", { textContent: significant(row.score) }),
       element("td", {}, intervalBar(row.forgetting, null, null, range), ` ${decimal(row.forgetting)}`), element("td", {}, element("span", { className: row.hit === "True" ? "yes" : "no", textContent: row.hit === "True" ? "yes" : "no" })));
     const head = (...names) => element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th", { scope: "col", className: i ? "" : "text", textContent: name }))));
     const table = element("table", {}, head("Flagged class", `Score: ${predictor}`, "Forgetting in the end", "Among the most forgotten quarter"), element("tbody", {}, ...flags.map(line)));
