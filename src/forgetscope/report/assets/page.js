@@ -129,4 +129,4 @@ byId("print").onclick = printAll;
 byId("contents").open = innerWidth > 640;
 start(panels[0]);
 follow();
-addEventListener("load", () => painted().then(loadPlotly)); // while the headline is read, so that the first chart need not wait for it
+addEventListener("load", () => setTimeout(loadPlotly, 800)); // while the headline is read, so that the first chart need not wait for it
