@@ -30,7 +30,7 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 860})
         page.goto((store / "report.html").resolve().as_uri())
         take(page, "report")
-        page.set_viewport_size({"width": 1280, "height": 1480})
+        page.set_viewport_size({"width": 1280, "height": 1700})
         page.locator("#tab-explorer").click()
         page.locator("#classes button").first.click()
         page.wait_for_selector("#class .js-line")
