@@ -1,8 +1,9 @@
-"""The local engine: what a second job adds, what a job costs besides its training, and how good an estimate is.
+"""The engines: what a second job adds, what a job costs besides its training, and how good an estimate is.
 
     python benchmarks/engine.py
 
-First steps of the glyphs benchmark, each on its own seed, into stores that are thrown away; one thread per job.
+First steps of the glyphs benchmark, each on its own seed, into stores that are thrown away; one thread per job. Steps are
+as short as they get where the engine itself is measured.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from forgetscope.experiment.stopping import Stop
 from forgetscope.store import Store
 from interleaved import Rounds, seconds
 
-JOBS, EPOCHS, ROUNDS = 8, 5, 3
+JOBS, EPOCHS, ROUNDS = 6, 3, 3
 
 
-def plan_of(epochs: int, experiments: int) -> Plan:
-    options = {"epochs": epochs, "experiments": experiments, "increments": [0.1], "retentions": [0.08], "steps": 2}
-    return benchmark_plan(BenchmarkSpec.load("glyphs", options))
+def plan_of(epochs: int, experiments: int, image_size: int = 16) -> Plan:
+    options = {"epochs": epochs, "experiments": experiments, "image_size": image_size}
+    return benchmark_plan(BenchmarkSpec.load("glyphs", options | {"increments": [0.1], "retentions": [0.08], "steps": 2}))
 
 
 def first_steps(plan: Plan) -> Plan:
@@ -71,8 +72,8 @@ def throughput() -> None:
 
 def overhead(name: str, *, on_ray: bool) -> None:
     """Many short steps through the engine, against the same steps one after the other in one process."""
-    plan = first_steps(plan_of(1, 12))
-    data, settings = load_data("glyphs"), choose_settings("cpu", 1)
+    plan = first_steps(plan_of(1, 12, image_size=8))
+    data, settings = load_data("glyphs", 8), choose_settings("cpu", 1)
 
     def bare() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +82,7 @@ def overhead(name: str, *, on_ray: bool) -> None:
             for job in plan.jobs.values():
                 run_chain([job.spec], data, store, settings)
 
-    start = first_steps(plan_of(1, 1))
+    start = first_steps(plan_of(1, 1, image_size=8))
     times = Rounds({"engine": engine(plan, 1, on_ray=on_ray), "bare": bare, "start": engine(start, 1, on_ray=on_ray)}, ROUNDS)
     for_start = min(times.times["start"])
     each = [

@@ -179,3 +179,10 @@ def small_file(small: BenchmarkSpec, tmp_path: Path) -> Path:
     file = tmp_path / "small.toml"
     file.write_text(small.to_toml())
     return file
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(cache))
+    return cache

@@ -21,8 +21,9 @@ from forgetscope.threads import wait_briefly
 if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment, open_experiment
     from forgetscope.analysis.results import Analysis, analyse
+    from forgetscope.data.acquisition import add_arrays, add_data, get_data
     from forgetscope.data.images import DataSet
-    from forgetscope.data.library import add_arrays, add_data, get_data, load_data
+    from forgetscope.data.library import load_data
     from forgetscope.measuring.probe import Probe
     from forgetscope.report.papers import write_paper
     from forgetscope.spec import RunSpec
@@ -55,10 +56,10 @@ _HOMES = {
     "Experiment": "forgetscope.analysis.experiments",
     "Probe": "forgetscope.measuring.probe",
     "RunSpec": "forgetscope.spec",
-    "add_arrays": "forgetscope.data.library",
-    "add_data": "forgetscope.data.library",
+    "add_arrays": "forgetscope.data.acquisition",
+    "add_data": "forgetscope.data.acquisition",
     "analyse": "forgetscope.analysis.results",
-    "get_data": "forgetscope.data.library",
+    "get_data": "forgetscope.data.acquisition",
     "load_data": "forgetscope.data.library",
     "open_experiment": "forgetscope.analysis.experiments",
     "write_paper": "forgetscope.report.papers",

@@ -10,7 +10,8 @@ from scipy import stats
 
 from conftest import TINY
 from forgetscope.analysis.comparison import compare_policies, planned_experiments
-from forgetscope.analysis.experiments import Experiment, experiments
+from forgetscope.analysis.experiments import Experiment
+from forgetscope.analysis.index import glance
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.experiment import run_experiment
@@ -33,7 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Experiment]:
             "probe_every": 0,
         }
         run_experiment(RunSpec(**options), store, device="cpu", threads=1)
-    return experiments(store)
+    return glance(store)
 
 
 def test_differences_are_paired_within_common_parents(found: list[Experiment]) -> None:
@@ -60,7 +61,7 @@ def test_simulated_pairs_are_in_no_mean_with_real_ones(found: list[Experiment], 
     options = {"image_size": 8, "epochs": 1, "increments": (0.02,), "retentions": (0.08,), "steps": 2, "experiments": 2}
     policies = {"policies": ("uniform", "herding"), "design": "paired"}
     simulate(BenchmarkSpec(name="pairs", **options, **policies), Store(tmp_path), reruns=0)
-    simulated = experiments(Store(tmp_path))
+    simulated = glance(Store(tmp_path))
     assert compare_policies([*simulated, *found]) == compare_policies(found)
     assert [row.means["accuracy"].n for row in compare_policies(simulated)] == [2, 2]
 
@@ -73,7 +74,7 @@ def test_a_step_that_diverged_is_in_no_pair_and_counted(found: list[Experiment],
     store = Store(shutil.copytree(found[0].chain[0].folder.parents[1], tmp_path / "store"))
     (harmed,) = [e.chain[1] for e in found if _key(e) == (2, "herding", 0.08)]
     _make_diverged(store.step(harmed.id).folder)
-    uniform, herding = compare_policies(experiments(store))
+    uniform, herding = compare_policies(glance(store))
     assert (uniform.pairs, uniform.diverged, herding.pairs, herding.diverged) == (2, 0, 2, 1)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from conftest import TINY
-from forgetscope.analysis.experiments import MEASURES, Experiment, experiments, open_experiment, overview
+from forgetscope.analysis.experiments import MEASURES, Experiment, open_experiment, overview
+from forgetscope.analysis.index import glance
 from forgetscope.analysis.statistics import spearman
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
@@ -59,9 +60,9 @@ def test_seeds_of_one_setting_are_averaged_and_shared_steps_count_once(tiny_stor
     store = Store(shutil.copytree(tiny_store, tmp_path / "store"))
     run_experiment(RunSpec(**{**TINY, "seed": 1, "sequence": ((6, 7), (8, 9))}), store, device="cpu", threads=1)
     run_experiment(RunSpec(**{**TINY, "sequence": ((0, 1), (2, 3), (6, 7))}), store, device="cpu", threads=1)  # a sibling
-    rows = {row.step: row for row in overview(experiments(store))}
+    rows = {row.step: row for row in overview(glance(store))}
     assert {step: row.experiments for step, row in rows.items()} == {2: 2, 3: 2}
-    by_seed = {e.steps[0].spec.seed: e.summaries[0].mean_forgetting for e in experiments(store)}
+    by_seed = {e.steps[0].spec.seed: e.summaries[0].mean_forgetting for e in glance(store)}
     assert rows[2].mean_forgetting.value == pytest.approx((by_seed[0] + by_seed[1]) / 2, nan_ok=True)
     assert "retention=0.08" in rows[2].setting
     assert not [part for part in rows[2].setting if "seed" in part]
@@ -70,7 +71,7 @@ def test_seeds_of_one_setting_are_averaged_and_shared_steps_count_once(tiny_stor
 def test_other_settings_are_not_mixed(tiny_store: Path, tmp_path: Path) -> None:
     store = Store(shutil.copytree(tiny_store, tmp_path / "store"))
     run_experiment(RunSpec(**{**TINY, "retention": 0.2, "sequence": TINY["sequence"][:2]}), store, device="cpu", threads=1)
-    assert overview(experiments(store)) == []
+    assert overview(glance(store)) == []
 
 
 def test_simulated_experiments_are_in_no_mean_with_real_ones(tiny_store: Path, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_simulated_experiments_are_in_no_mean_with_real_ones(tiny_store: Path, t
     benchmark = BenchmarkSpec(**shape, name="same", increments=(0.02,), retentions=(0.08,), experiments=1)
     for seed in (0, 1):
         simulate(benchmark, store, seed, reruns=0)
-    real, *simulated = sorted(experiments(store), key=lambda e: e.simulated is not None)
+    real, *simulated = sorted(glance(store), key=lambda e: e.simulated is not None)
     assert real.simulated is None
     assert [experiment.simulated["seed"] for experiment in simulated if experiment.simulated] in ([0, 1], [1, 0])
     assert [e.data_title for e in (real, *simulated)] == ["glyphs 8x8", *["glyphs 8x8 (simulated)"] * 2]

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from forgetscope.analysis.experiments import experiments
+from forgetscope.analysis.experiments import Experiment
 from forgetscope.analysis.index import glance
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.errors import DamagedStep
 from forgetscope.store import Store
+
+
+def one_by_one(store: Store) -> list[Experiment]:
+    """As a glance without an index would find them."""
+    return [Experiment(chain) for chain in store.experiments()]
 
 
 def described(found: list) -> list[tuple]:
@@ -27,7 +32,7 @@ def several(store: Store) -> Store:
 
 
 def test_a_glance_shows_what_reading_everything_shows(several: Store) -> None:
-    expected = repr(described(experiments(several)))
+    expected = repr(described(one_by_one(several)))
     assert repr(described(glance(several))) == expected
     assert (several.path / "index.jsonl").is_file()
     assert repr(described(glance(several))) == expected
@@ -41,7 +46,7 @@ def test_what_the_index_knows_is_not_read_again(several: Store, monkeypatch: pyt
 
 def test_steps_come_and_go(several: Store, tiny_store: Path) -> None:
     glance(several)
-    (real,) = experiments(Store(tiny_store))
+    (real,) = one_by_one(Store(tiny_store))
     several.quarantine(several.step(real.id).folder)
     assert real.id not in [e.id for e in glance(several)]
     assert real.chain[-2].id in [e.id for e in glance(several)]
@@ -67,5 +72,5 @@ def test_a_step_that_was_replaced_is_read_again(several: Store) -> None:
 
 def test_a_store_that_cannot_be_written_is_read_all_the_same(several: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathlib.Path.replace", lambda self, target: (_ for _ in ()).throw(PermissionError("no")))
-    assert len(glance(several)) == len(experiments(several))
+    assert len(glance(several)) == len(one_by_one(several))
     assert not list(several.path.glob("*index*"))

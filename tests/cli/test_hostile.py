@@ -16,7 +16,7 @@ from conftest import TINY
 from forgetscope.characters import visible
 from forgetscope.cli.app import app
 from forgetscope.cli.progress import watch
-from forgetscope.data.library import add_arrays
+from forgetscope.data.acquisition import add_arrays
 from forgetscope.experiment import run_experiment
 from forgetscope.report.tables import make_table, titled
 from forgetscope.spec import RunSpec

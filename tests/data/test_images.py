@@ -10,8 +10,10 @@ import pytest
 from PIL import Image
 
 from forgetscope.data import glyphs
+from forgetscope.data.acquisition import add_arrays
+from forgetscope.data.cache import cache_folder
 from forgetscope.data.images import FILES, MANIFEST, class_strips
-from forgetscope.data.library import add_arrays, cache_folder, load_data, recorded_strips
+from forgetscope.data.library import load_data, recorded_strips
 from forgetscope.errors import DamagedData, DataError
 
 

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 import pytest
@@ -18,42 +20,15 @@ from typer.testing import CliRunner
 
 from forgetscope.cli.app import app
 from forgetscope.store import Store
+from ray_cluster import RayCluster, step_processes
 
 pytest.importorskip("ray", reason="Ray is not installed")
 SLOWER = ("--set", "epochs=30", "--set", "experiments=2")
 
 
-class RayCluster:
-    def __init__(self) -> None:
-        script = str(Path(__file__).with_name("ray_cluster.py"))
-        self._process = subprocess.Popen(
-            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.address = self._answer()
-
-    def do(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        assert self._answer() == "done"
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
     found = RayCluster()
-    found.do("add")
-    found.do("add")
     yield found
     found.close()
 
@@ -106,18 +81,6 @@ def wait_for_steps(store: Path, count: int, process: subprocess.Popen[str]) -> N
         time.sleep(0.05)
 
 
-def tasks() -> list[int]:
-    """The processes that run a step now."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and (folder / "cmdline").read_bytes().startswith(b"ray::step"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_undisturbed(cluster: RayCluster, small_file: Path, tmp_path: Path, expected: dict[str, dict[str, str]]) -> None:
@@ -136,7 +99,7 @@ def test_a_worker_is_killed(cluster: RayCluster, small_file: Path, tmp_path: Pat
     process = start(small_file, tmp_path / "store", cluster)
     wait_for_steps(tmp_path / "store", 2, process)
     until = time.monotonic() + 60
-    while not (victims := tasks()):
+    while not (victims := step_processes()):
         assert time.monotonic() < until
     os.kill(victims[0], signal.SIGKILL)
     assert "Its worker or node was lost" in finish(process)
@@ -173,6 +136,49 @@ def test_the_driver_is_stopped_and_started_again(
     assert done < len(expected)
     assert f"{done} of {len(expected)} steps are in the store already" in finish(start(small_file, tmp_path / "store", cluster))
     assert contents(tmp_path / "store") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small", "cluster")
+def test_a_cluster_is_started_here_and_listens_on_loopback_only(
+    small_file: Path, tmp_path: Path, expected: dict[str, dict[str, str]]
+) -> None:
+    """Another cluster on this machine, the fixture's, is none of its business."""
+    command = [sys.executable, "-m", "forgetscope", "bench", "run", str(small_file), "--store", str(tmp_path / "store")]
+    command += ["--no-estimate", "--engine", "ray", "--jobs", "1", *SLOWER]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    wait_for_steps(tmp_path / "store", 1, process)
+    addresses = listening(process.pid)
+    finish(process)
+    assert addresses
+    assert all(address.is_loopback for address in addresses), addresses
+    assert contents(tmp_path / "store") == expected
+
+
+def listening(pid: int) -> set[IPv4Address | IPv6Address]:
+    """Where a process and all that descend from it accept connections, from Linux's own tables."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    family = {pid}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    sockets = set()
+    for member in family:
+        for entry in Path(f"/proc/{member}/fd").glob("*"):
+            with suppress(OSError):
+                sockets.add(str(entry.readlink()).removeprefix("socket:[").removesuffix("]"))
+    found: set[IPv4Address | IPv6Address] = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and inode in sockets:
+                words = bytes.fromhex(local.partition(":")[0])
+                network_order = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+                address = ip_address(network_order)
+                found.add((address.version == 6 and address.ipv4_mapped) or address)
+    return found
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from conftest import TINY
 from forgetscope.analysis.comparison import compare_policies
-from forgetscope.analysis.experiments import Experiment, experiments, overview
+from forgetscope.analysis.experiments import Experiment, overview
+from forgetscope.analysis.index import glance
 from forgetscope.errors import Diverged, StoreError
 from forgetscope.experiment import run_experiment
 from forgetscope.experiment import step as step_module
@@ -54,7 +55,7 @@ def test_a_first_step_that_diverges_is_kept_and_ends_the_experiment(tmp_path: Pa
     assert step.info["status"] == "diverged"
     assert step.divergence == {"epoch": 1, "iteration": 2, "loss": "nan"}
     assert step.state() == {}
-    (found,) = experiments(store)
+    (found,) = glance(store)
     assert (found.diverged, found.steps, len(found.classes), found.summaries) == (step, [], 0, [])
     assert overview([found, found]) == []
     with pytest.raises(StoreError, match=r"nothing to show\. No step came to its end"):
@@ -92,7 +93,7 @@ def mixed(tmp_path: Path, tiny_store: Path, request: pytest.FixtureRequest) -> S
 
 
 def test_statistics_leave_it_out_and_count_it(mixed: Store) -> None:
-    found = experiments(mixed)
+    found = glance(mixed)
     assert sum(experiment.diverged is not None for experiment in found) == 2
     assert [(row.step, row.experiments, row.diverged) for row in overview(found)] == [(2, 2, 1)]
     assert compare_policies(found) == []  # herding has no pair left

@@ -11,41 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+from ray_cluster import RayCluster, step_processes
 from torture.harness import Bench, Outcome, Progress, demand, digests, silent
 
-CLUSTER = Path(__file__).parents[1] / "engines" / "ray_cluster.py"
 OPTIONS = ("experiments=1", "epochs=3", "image_size=8", "increments=[0.1,0.2]", "retentions=[0.08]")
 STEPS = 6
 PATIENCE = 600.0
-
-
-class RayCluster:
-    """Two nodes of one CPU each beside a head that runs nothing."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(CLUSTER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.address = self._answer()
-        self.do("add")
-        self.do("add")
-
-    def do(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        demand(self._answer() == "done", f"the cluster did not {command} a node")
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
 
 
 def campaign(bench: Bench, seed: int, progress: Progress = silent, *, workers: int, nodes: int, drivers: int) -> Outcome:
@@ -73,7 +44,7 @@ def campaign(bench: Bench, seed: int, progress: Progress = silent, *, workers: i
 def _lose(fault: str, cluster: RayCluster, store: Path, draw: random.Random) -> None:
     process = _run(store, "--engine", "ray", "--address", cluster.address)
     after = draw.randrange(STEPS - 1)
-    while process.poll() is None and (len(_steps(store)) < after or not (tasks := _tasks())):
+    while process.poll() is None and (len(_steps(store)) < after or not (tasks := step_processes())):
         time.sleep(0.02)
     time.sleep(draw.uniform(0.0, 1.0))
     if process.poll() is None and fault == "driver":
@@ -102,15 +73,3 @@ def _run(store: Path, *more: str) -> subprocess.Popen[bytes]:
 
 def _steps(store: Path) -> list[Path]:
     return list((store / "steps").glob("*")) if (store / "steps").is_dir() else []
-
-
-def _tasks() -> list[int]:
-    """The processes that run a step now."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and (folder / "cmdline").read_bytes().startswith(b"ray::step"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found

@@ -137,7 +137,7 @@ def interrupted(bench: Bench) -> Path:
 
 
 def _glyphs() -> Path:
-    from forgetscope.data.library import cache_folder
+    from forgetscope.data.cache import cache_folder
 
     (folder,) = (path for path in cache_folder().iterdir() if path.name.startswith("glyphs-") and path.name.endswith("@8px"))
     return folder

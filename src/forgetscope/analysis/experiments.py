@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate, spearman
+from forgetscope.analysis.ranks import spearman
+from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.store import Store, StoredStep, TableName
@@ -139,28 +142,31 @@ class Experiment:
 
 
 def summarise(step: StoredStep) -> StepSummary:
-    """One step, from the second on, that came to its end."""
-    rows: pd.DataFrame = step.table("classes").to_pandas()
-    past = rows[rows["introduced_step"] < step.spec.step]
-    forgetting = past["forgetting"].to_numpy(np.float64)
+    """One step, from the second on, that came to its end. Without pandas: a store may have ten thousand of them."""
+    number, names = step.info["spec"]["step"], ("introduced_step", "accuracy", "accuracy_when_learned", "forgetting")
+    table = step.table("classes", [*names, *MEASURES])
+    introduced, accuracy, when_learned, forgetting = (table[name].to_numpy() for name in names)
+    past = introduced < number
+    measures, forgetting = np.stack([table[name].to_numpy()[past] for name in MEASURES]), forgetting[past]
     return StepSummary(
-        step=step.spec.step,
-        past_classes=len(past),
-        new_accuracy=float(rows.loc[rows["introduced_step"] == step.spec.step, "accuracy"].mean()),
-        accuracy=float(rows["accuracy"].mean()),
-        mean_forgetting=float(past["forgetting"].mean()),
+        step=number,
+        past_classes=int(past.sum()),
+        new_accuracy=_mean(accuracy[introduced == number]),
+        accuracy=_mean(accuracy),
+        mean_forgetting=_mean(forgetting),
         forgetting_range=forgetting_range(forgetting),
         forgetting_half_gap=forgetting_half_gap(forgetting),
-        worst_forgetting=float(past["forgetting"].max()),
-        correlations={name: spearman(past[name].to_numpy(np.float64), forgetting) for name in MEASURES},
-        accuracy_when_learned=float(past["accuracy_when_learned"].mean()),
-        ranked_classes=int(past["forgetting"].notna().sum()),
+        worst_forgetting=float(np.fmax.reduce(forgetting, initial=np.nan)),
+        correlations=dict(zip(MEASURES, spearman(measures, forgetting).tolist(), strict=True)),
+        accuracy_when_learned=_mean(when_learned[past]),
+        ranked_classes=int((~np.isnan(forgetting)).sum()),
     )
 
 
-def experiments(store: Store) -> list[Experiment]:
-    """All experiments of a store, latest last."""
-    return [Experiment(chain) for chain in store.experiments()]
+def _mean(values: NDArray[np.float64]) -> float:
+    """Of what is known; NaN if that is nothing."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def pick(store: Store, prefix: str | None) -> Experiment:

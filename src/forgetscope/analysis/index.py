@@ -59,7 +59,7 @@ def _experiments(store: Store, steps: dict[str, StoredStep], entries: dict[str, 
 
 def _entry(step: StoredStep, stamp: str | None) -> dict[str, Any]:
     info = {name: value for name, value in step.info.items() if name not in LEFT_OUT}
-    summary = None if step.spec.step == 1 or step.divergence is not None else asdict(summarise(step))
+    summary = None if info["spec"]["step"] == 1 or step.divergence is not None else asdict(summarise(step))
     return {"version": VERSION, "id": step.id, "manifest": stamp, "info": info, "summary": summary}
 
 

@@ -22,7 +22,9 @@ WorkersOption = Annotated[int | None, typer.Option(min=1, help="Processes that d
 @guarded
 def list_sets(as_json: JsonOption = False) -> None:
     """List the data sets that are here, and those that can be fetched."""
-    from forgetscope.data.library import KNOWN, cache_folder, disk_bytes, installed, load_data
+    from forgetscope.data.cache import cache_folder
+    from forgetscope.data.known import KNOWN
+    from forgetscope.data.library import disk_bytes, installed, load_data
     from forgetscope.report.terminal import data_view
 
     here, damaged = [], []
@@ -55,7 +57,7 @@ def get(
 ) -> None:
     """Fetch a public data set and convert it. An interrupted download goes on where it stopped."""
     from forgetscope.cli.progress import counting
-    from forgetscope.data.library import get_data
+    from forgetscope.data.acquisition import get_data
 
     with counting() as progress:
         data = get_data(name, origin, workers=workers or _cores(), progress=progress, note=_note)
@@ -79,7 +81,7 @@ def add(
 ) -> None:
     """Convert your own images."""
     from forgetscope.cli.progress import counting
-    from forgetscope.data.library import add_data
+    from forgetscope.data.acquisition import add_data
 
     with counting() as progress:
         data = add_data(

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from forgetscope.store import Store
 
 OLDEST = (2, 54)
 PASSED_ON = ("FORGETSCOPE_CACHE", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "PYTHONPATH")  # to workers, where the driver has them
-LOOPBACK = "127.0.0.1"
+BEYOND_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0", on Linux too: what Ray starts here listens on loopback only
 CHECK_SECONDS = 120.0  # for a node to answer
 FAREWELL = 60.0  # seconds that tasks have to save what they are doing
 AHEAD = 2  # tasks that wait in Ray's queue, so that no node idles
@@ -49,11 +50,13 @@ class Cluster:
 @contextmanager
 def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEngine]:
     """An engine on a running cluster, or on one of `jobs` CPUs that is started here and stopped at the end."""
+    if cluster.address is None:  # Ray reads this when it is imported
+        os.environ[BEYOND_LOOPBACK] = "0"
     ray = _import_ray()
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     options["runtime_env"] = {"env_vars": {name: os.environ[name] for name in PASSED_ON if name in os.environ}}
     if cluster.address is None:
-        options |= {"num_cpus": jobs, "include_dashboard": False, "_node_ip_address": LOOPBACK}
+        options |= {"address": "local", "num_cpus": jobs, "include_dashboard": False}
     else:
         options["address"] = cluster.address
     try:
@@ -68,6 +71,11 @@ def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEng
             "Look at `ray status`; start one with `ray start --head`."
         ) from None
     try:
+        if cluster.address is None and not ip_address(ray.util.get_node_ip_address()).is_loopback:
+            raise InputError(
+                "Ray had been imported before and would listen on all interfaces. "
+                "Start a cluster yourself and name it (--address auto), or import ray later."
+            )
         yield RayEngine(work, cluster, ray, jobs)
     finally:
         ray.shutdown()

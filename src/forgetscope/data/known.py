@@ -1,0 +1,68 @@
+"""What is known of a data set before it is here: the public ones, and how each kind of image is augmented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from forgetscope.data.readers.cifar100 import read_cifar100
+from forgetscope.data.readers.tiny_imagenet import read_tiny_imagenet
+from forgetscope.data.sources import Source
+from forgetscope.spec import AugmentationSpec
+
+BRIGHTNESS = 63 / 255
+
+
+@dataclass(frozen=True)
+class Known:
+    """A public data set: where it is, what its archives must sum up to, and how to read it."""
+
+    address: str
+    archives: Mapping[str, str]  # official file name -> MD5
+    read: Callable[[Path], Source]
+    classes: int
+    images: tuple[int, int]  # of each class: to train and to test
+    side: int  # pixels
+
+    @property
+    def summary(self) -> str:
+        train, test = self.images
+        return f"{self.classes} classes, {train} + {test} images, {self.side} x {self.side}"
+
+
+KNOWN = {
+    "cifar100": Known(
+        "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+        {
+            "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
+            "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
+        },
+        read_cifar100,
+        100,
+        (500, 100),
+        32,
+    ),
+    "tiny-imagenet": Known(
+        "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+        {"tiny-imagenet-200.zip": "90528d7ca1a48142e341f4ef8d21d0de"},
+        read_tiny_imagenet,
+        200,
+        (500, 50),
+        64,
+    ),
+}
+
+
+def photographs(side: int) -> AugmentationSpec:
+    """The paper's augmentation: 4 px at 32 x 32, 8 px at 64 x 64."""
+    return AugmentationSpec(crop=side // 8, flip=True, brightness=BRIGHTNESS)
+
+
+def own_images(side: int) -> AugmentationSpec:
+    """No flip unless asked for: a mirrored letter or sign is another one."""
+    return AugmentationSpec(crop=side // 8, flip=False, brightness=BRIGHTNESS)
+
+
+def glyph_augmentation(side: int) -> AugmentationSpec:
+    return AugmentationSpec(crop=max(1, side // 16), brightness=BRIGHTNESS)
