@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from made import HOSTILE, make_experiment
 from playwright.sync_api import Browser, Page
@@ -25,10 +26,12 @@ from forgetscope.benchmark.plans import benchmark_plan
 from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.report.benchmark_page import render_benchmark
-from forgetscope.report.explorer import explore
+from forgetscope.report.explorer import DataSource, explore
 from forgetscope.report.latex import latex_table
 from forgetscope.report.provenance import provenance_of
+from forgetscope.spec import AugmentationSpec
 from forgetscope.store import Store
 
 FORMULA = "$\\frac{1}{0}$"
@@ -75,7 +78,7 @@ def test_every_table_and_figure_has_a_place_a_link_and_a_line_on_how_to_read_it(
 
 
 def test_every_class_of_every_step_has_its_final_values(analysis: Analysis, page_text: str) -> None:
-    runs = embedded(page_text, "explorer")["runs"]
+    runs = embedded_runs(page_text)
     assert len(runs) == sum(len(sample.steps) for sample in analysis.collection.samples)
     by_id = {run["id"]: run for run in runs}
     for sample in analysis.collection.samples:
@@ -86,7 +89,7 @@ def test_every_class_of_every_step_has_its_final_values(analysis: Analysis, page
 
 
 def test_trajectories_end_in_the_coefficients_and_sources_are_the_largest(analysis: Analysis, page_text: str) -> None:
-    run = next(run for run in embedded(page_text, "explorer")["runs"] if "detail" in run)
+    run = next(run for run in embedded_runs(page_text) if "detail" in run)
     for name in ("sic", "cic", "nic"):
         assert [line[-1] for line in run["detail"][name]] == pytest.approx(run[name], rel=6e-3, abs=1e-6)
     pairs = Store(analysis.store).step(run["id"]).table("pairs").to_pandas()
@@ -265,6 +268,52 @@ def test_a_class_is_found_by_pointing_and_opened_by_a_click_or_a_key(page: Page)
 
 
 @pytest.mark.browser
+def test_a_partition_is_read_when_it_is_chosen_and_shows_its_own_classes(page: Page, page_text: str) -> None:
+    visit(page, "explorer")
+    cells = embedded(page_text, "explorer")["groups"][0]["cells"]
+    assert page.evaluate("Object.keys(packs).filter((name) => name.startsWith('runs-'))") == ["runs-0"]
+    controls = page.locator("#explorer-controls")
+    controls.get_by_label("Partition").select_option(str(len(cells) - 1))
+    runs = embedded(page_text, f"runs-{cells[-1]['runs']}")
+    controls.locator(f"option:has-text('{runs[0]['id'][:8]}')").wait_for(state="attached")
+    assert page.locator("#classes tbody tr").count() == len(runs[0]["classes"])
+    controls.get_by_label("Experiment").select_option("all")
+    assert page.locator("#classes tbody tr").count() == sum(len(run["classes"]) for run in runs)
+
+
+@pytest.mark.browser
+def test_classes_are_pictured_where_the_data_set_is_at_hand(tmp_path: Path, browser: Browser) -> None:
+    path, store = tmp_path / "report.html", made_store(tmp_path, steps=2, classes=4)
+    path.write_text(rendered(analyse(store, resamples=100, cached=False), lambda facts: painted(8)), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    for tab, chart in (("explorer", "#scatter"), ("figures", "#figures .exhibit:has-text('Forgetting')")):
+        visit(page, tab)
+        point = page.locator(f"{chart} path.point").first
+        point.scroll_into_view_if_needed()
+        page.wait_for_timeout(300)  # scrolling hides tooltips
+        point.hover(force=True)
+        page.locator("#tooltip canvas").wait_for()
+        assert page.locator("#tooltip strong").inner_text().startswith("class ")
+        page.wait_for_function(
+            "document.querySelector('#tooltip canvas').getContext('2d').getImageData(8, 8, 1, 1).data[3] === 255"
+        )
+        page.mouse.move(0, 0)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1440, 390])
+def test_every_section_starts_high_on_the_screen(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.locator("#tab-tables").click()
+    page.evaluate("scrollTo(0, 4000)")
+    page.locator("#tab-methods").click()
+    assert page.locator("#methods h2").bounding_box()["y"] < 160  # type: ignore[index]
+    page.evaluate("scrollTo(0, 0)")
+    assert page.locator("#methods h2").bounding_box()["y"] < 300  # type: ignore[index]
+
+
+@pytest.mark.browser
 def test_the_share_of_training_decides_what_is_flagged(analysis: Analysis, page: Page) -> None:
     visit(page, "warning")
     slider = page.get_by_label("Share of training seen")
@@ -364,14 +413,30 @@ def made_store(folder: Path, **shape: Any) -> Store:
     return store
 
 
-def rendered(analysis: Analysis) -> str:
-    return render_benchmark(analysis, explore(analysis, lambda facts: None), provenance_of(analysis))
+def rendered(analysis: Analysis, find_data: DataSource = lambda facts: None) -> str:
+    return render_benchmark(analysis, explore(analysis, find_data), provenance_of(analysis))
+
+
+def painted(classes: int) -> DataSet:
+    """Images of one colour per class."""
+    labels = np.repeat(np.arange(classes), 200)
+    images = ImageSet(
+        np.broadcast_to((20 * labels + 60).astype(np.uint8)[:, None, None, None], (len(labels), 16, 16, 3)), labels
+    )
+    names = tuple(f"class {id}" for id in range(classes))
+    return DataSet("made", names, None, images, images, "0", (0.5, 0.5, 0.5), (0.2, 0.2, 0.2), AugmentationSpec())
 
 
 def embedded(text: str, name: str) -> Any:
     found = re.search(rf'<script type="text/plain" id="data-{name}">([^<]*)</script>', text)
     assert found is not None
     return json.loads(gzip.decompress(base64.b64decode(found[1])))
+
+
+def embedded_runs(text: str) -> list[dict[str, Any]]:
+    """Those of every partition of every benchmark."""
+    cells = [cell for group in embedded(text, "explorer")["groups"] for cell in group["cells"]]
+    return [run for cell in cells for run in embedded(text, f"runs-{cell['runs']}")]
 
 
 def visit(page: Page, tab: str) -> None:

@@ -78,7 +78,12 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         digests=[script_digest(script), script_digest(plotly)],
         packs={
             "data-exhibits": packed({exhibit["id"]: exhibit["data"] for exhibit in exhibits}),
-            "data-warning": packed({name: packed_frame(analysis.more[name]) for name in ("flagged", "early_warning")}),
+            "data-warning": packed(
+                {
+                    "flagged": packed_frame(_named(analysis.more["flagged"], explorer)),
+                    "measured": packed_frame(analysis.more["early_warning"]),
+                }
+            ),
             **explorer.embedded(),
             "plotly": packed(plotly),
         },
@@ -111,14 +116,17 @@ def _exhibits(analysis: Analysis, explorer: Explorer, policies: Sequence[PolicyC
     for label, frame in analysis.figures.items():
         kind = explained.figure_kind(label)
         title, text = explained.figure_title(label), explained.FIGURE_KINDS[kind]
-        if "class_id" in frame:
-            pairs = zip(frame["benchmark"].tolist(), frame["class_id"].tolist(), strict=True)
-            frame = frame.assign(class_name=[explorer.names.get(pair, f"class {pair[1]}") for pair in pairs])
-        data = {"frame": packed_frame(frame), "kind": kind}
+        shown = _named(frame, explorer) if "class_id" in frame else frame
+        data = {"frame": packed_frame(shown), "kind": kind}
         if kind == "boxes":
             data["boxes"] = packed_frame(analysis.more["controlled_boxes"])
         found.append(_exhibit(kind, label, title, text, data, len(frame)))
     return found
+
+
+def _named(frame: pd.DataFrame, explorer: Explorer) -> pd.DataFrame:
+    pairs = zip(frame["benchmark"].tolist(), frame["class_id"].tolist(), strict=True)
+    return frame.assign(class_name=[explorer.names.get(pair, f"class {pair[1]}") for pair in pairs])
 
 
 def _plain_exhibit(kind: str, label: str, title: str, text: str, frame: pd.DataFrame, layout: str) -> dict[str, Any]:

@@ -64,9 +64,11 @@ class Sheet:
 
 @dataclass
 class Explorer:
-    """What the page embeds: a document, and image sheets by the position of their data set."""
+    """What the page embeds. Apart from each other, so that a browser reads only what it shows: an index, the steps of every
+    partition (its `runs` in the index is their position), and image sheets by the position of their data set."""
 
-    document: dict[str, Any]
+    index: dict[str, Any]
+    runs: list[list[dict[str, Any]]]
     sheets: dict[int, bytes]
     environments: list[dict[str, Any]]  # distinct, in which steps were made
     names: dict[tuple[str, int], str]  # benchmark and class id -> class name
@@ -74,7 +76,8 @@ class Explorer:
     def embedded(self) -> dict[str, str]:
         """Texts of the page's elements that the scripts read, by id."""
         sheets = {f"sheet-{position}": base64.b64encode(sheet).decode() for position, sheet in self.sheets.items()}
-        return {"data-explorer": packed(self.document), **sheets}
+        runs = {f"data-runs-{position}": packed(runs) for position, runs in enumerate(self.runs)}
+        return {"data-explorer": packed(self.index), **runs, **sheets}
 
 
 def explore(analysis: Analysis, find_data: DataSource, progress: Progress = lambda what, done, total: None) -> Explorer:
@@ -91,10 +94,12 @@ def explore(analysis: Analysis, find_data: DataSource, progress: Progress = lamb
                 rest = [i for i in np.flatnonzero(sample.mask(cell)).tolist() if i not in drawn]
                 runs = []
                 for i in (*drawn, *rest):
-                    runs.append(builder.add(store.step(sample.steps[i].facts.id), detailed=i in drawn, group=sample.benchmark))
+                    runs.append(
+                        builder.run(store.step(sample.steps[i].facts.id), detailed=i in drawn, benchmark=sample.benchmark)
+                    )
                     done += 1
                     progress("steps shown", done, total)
-                cells.append({"step": step, "retention": cell.retention, "increment": cell.increment, "runs": runs})
+                cells.append(builder.cell(runs, step=step, retention=cell.retention, increment=cell.increment))
         groups.append({"benchmark": sample.benchmark, "policy": sample.policy, "cells": cells})
     return builder.finished(groups)
 
@@ -105,27 +110,32 @@ def explore_chain(steps: Sequence[StoredStep], find_data: DataSource) -> Explore
     cells = []
     for step in steps:
         if step.spec.step > 1:
-            run = builder.add(step, detailed=True, group="")
-            cells.append({"step": step.spec.step, "retention": "", "increment": "", "runs": [run]})
+            run = builder.run(step, detailed=True, benchmark="")
+            cells.append(builder.cell([run], step=step.spec.step, retention="", increment=""))
     return builder.finished([{"benchmark": "", "policy": "", "cells": cells}])
 
 
 class _Builder:
     def __init__(self, find_data: DataSource) -> None:
         self.find_data = find_data
-        self.runs: list[dict[str, Any]] = []
+        self.runs: list[list[dict[str, Any]]] = []
         self.data: list[dict[str, Any]] = []  # per data set: names, and where its images are
         self.sheets: dict[int, Sheet | None] = {}
+        self.data_of: dict[str, int] = {}  # benchmark -> position of its data set
         self.environments: list[dict[str, Any]] = []
         self.names: dict[tuple[str, int], str] = {}
         self._keys: dict[str, int] = {}
 
-    def add(self, step: StoredStep, *, detailed: bool, group: str) -> int:
+    def cell(self, runs: list[dict[str, Any]], **where: Any) -> dict[str, Any]:
+        self.runs.append(runs)
+        return {**where, "runs": len(self.runs) - 1}
+
+    def run(self, step: StoredStep, *, detailed: bool, benchmark: str) -> dict[str, Any]:
         rows = step.table("classes").to_pandas()
-        position = self._data(step)
+        position = self.data_of[benchmark] = self._data(step)
         for id, name in zip(rows["class_id"].tolist(), rows["class_name"].tolist(), strict=True):
             self.data[position]["names"][str(id)] = name
-            self.names[group, id] = name
+            self.names[benchmark, id] = name
         if step.info["environment"] not in self.environments:
             self.environments.append(step.info["environment"])
         past = rows[rows["introduced_step"] < step.spec.step]
@@ -136,8 +146,7 @@ class _Builder:
             run["missing"] = [None if pd.isna(reason) else str(reason) for reason in past["missing"]]
         if detailed:
             run["detail"] = self._detail(step, past["class_id"].tolist(), position)
-        self.runs.append(run)
-        return len(self.runs) - 1
+        return run
 
     def finished(self, groups: list[dict[str, Any]]) -> Explorer:
         known = {position: sheet for position, sheet in self.sheets.items() if sheet is not None}
@@ -146,12 +155,12 @@ class _Builder:
             places, side, encoded[position] = sheet.built(IMAGE_BYTES // len(known))
             self.data[position] |= {"side": side, "columns": COLUMNS}
             self.data[position]["thumbnails"] = {str(id): places[index] for id, index in sheet.thumbnails.items()}
-            for run in self.runs:
+            for run in (run for runs in self.runs for run in runs):
                 if run["data"] == position and "detail" in run:
                     chosen = run["detail"]["rehearsal"]
                     run["detail"]["rehearsal"] = [[places[i] for i in images if i in places] for images in chosen]
-        document = {"measures": MEASURES, "groups": groups, "runs": self.runs, "data": self.data}
-        return Explorer(document, encoded, self.environments, self.names)
+        index = {"measures": MEASURES, "groups": groups, "data": self.data, "data_of": self.data_of}
+        return Explorer(index, self.runs, encoded, self.environments, self.names)
 
     def _data(self, step: StoredStep) -> int:
         facts = step.info["data"]

@@ -32,7 +32,7 @@ function swarmFigure(rows, width, look) {
     const own = rows.filter((row) => row.class_pct === increment), { colour, symbol } = series(look, k);
     return { x: own.map((row) => place[`${partition(row)}|${row.swarm}`] + jitter.get(row)), y: own.map((row) => row.forgetting), type: "scatter", mode: "markers",
       name: `${share(increment)} of the classes are new`, marker: { size: 5, color: colour, symbol, opacity: 0.8 },
-      text: own.map((row) => plain(row.class_name)), hovertemplate: "%{text}<br>forgetting %{y:.2f}<extra></extra>" };
+      hoverinfo: "none", rows: own };
   });
   const middle = (part) => { const own = columns.filter((column) => column.split("|")[0] === part).map((column) => place[column]); return (own[0] + own[own.length - 1]) / 2; };
   return [traces, { width: total, height, showlegend: increments.length > 1, margin: { l: 56, r: 12, t: 36, b: 60 },
@@ -75,7 +75,7 @@ function boxFigure(rows, width, look, _, summaries) {
     const shape = { x: [i], q1: [box.quartile_lo], median: [box.median], q3: [box.quartile_hi], lowerfence: [box.whisker_lo], upperfence: [box.whisker_hi],
       type: "box", width: 0.6, line: { color: colour, width: 1.6 }, fillcolor: `${colour}22`, hoverinfo: "skip" };
     const points = { x: own.map((_, k) => i + 0.4 * (((k * 0.618) % 1) - 0.5)), y: own.map((row) => row.rho), type: "scatter", mode: "markers", marker: { size: 4.5, color: colour, symbol, opacity: 0.75 },
-      text: own.map((row) => plain(row.class_name)), hovertemplate: "%{text}<br>rho %{y:.2f}<extra></extra>" };
+      hoverinfo: "none", rows: own };
     return [shape, points];
   });
   const ticks = { tickvals: summaries.map((_, i) => i), ticktext: summaries.map((box) => where(box).split(", ").join("<br>")) };
@@ -85,14 +85,26 @@ function boxFigure(rows, width, look, _, summaries) {
 const FIGURES = { swarm: swarmFigure, course: courseFigure, boxes: boxFigure };
 const STATISTICS = { rho: "alone (rho)", rho_p: "given the other two (rho_p)" };
 
+// What a figure says of a class.
+const CLASS_FACTS = {
+  swarm: (row) => [["Forgetting", decimal(row.forgetting)], ["Experiment", row.step_id.slice(0, 8)]],
+  boxes: (row) => [["Rank correlation", decimal(row.rho)]],
+};
+
 function drawFigure(box, data, title) {
   const rows = rowsOf(unpacked(data.frame)), boxes = data.boxes ? rowsOf(unpacked(data.boxes)) : [], groups = distinct(rows.map(policyOf)), view = { group: groups[0], statistic: "rho" };
   const chart = element("div", { className: "chart", attributes: { role: "img", "aria-label": title } }), scroll = element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, chart);
   const controls = element("div", { className: "controls" });
   const redraw = async () => {
     const own = rows.filter((row) => policyOf(row) === view.group), [traces, layout] = FIGURES[data.kind](own, paper.printing ? paper.width : scroll.clientWidth, theme(), view.statistic, boxes.filter((box) => policyOf(box) === view.group));
-    if (!traces.length) return chart.replaceChildren(element("p", { className: "empty", textContent: "Nothing was measured here." }));
+    if (!traces.length) return leaveEmpty(chart, "Nothing was measured here.");
     await draw(chart, traces, layout);
+    if (!CLASS_FACTS[data.kind]) return;
+    const { data: sets, data_of } = await pack("explorer");
+    tell(chart, ({ curveNumber, pointNumber }) => {
+      const row = traces[curveNumber].rows[pointNumber];
+      return [row.class_name, CLASS_FACTS[data.kind](row), thumbnail(sets, data_of[row.benchmark], row.class_id)];
+    });
   };
   if (groups.length > 1) controls.append(chooser("Benchmark", groups.map((group) => [group, group]), (value) => { view.group = value; redraw(); }).box);
   if (data.kind === "course") controls.append(chooser("Coefficient", Object.entries(STATISTICS), (value) => { view.statistic = value; redraw(); }).box);

@@ -13,9 +13,15 @@ async function inflate(id) {
 const packs = {};
 const pack = (name) => (packs[name] ??= inflate(`data-${name}`).then(JSON.parse));
 
+const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+
 let plotly;
 function loadPlotly() {
-  plotly ??= globalThis.Plotly ? Promise.resolve() : inflate("plotly").then((code) => document.head.append(element("script", { textContent: code })));
+  plotly ??= globalThis.Plotly ? Promise.resolve() : (async () => {
+    const code = await inflate("plotly");
+    await painted(); // what is there already is shown first: starting Plotly is most of what a chart takes
+    document.head.append(element("script", { textContent: code }));
+  })();
   return plotly;
 }
 
@@ -110,12 +116,43 @@ const axisName = (letter, i) => `${letter}axis${i ? i + 1 : ""}`;
 async function draw(box, traces, layout) {
   await loadPlotly();
   const look = theme();
+  box.querySelector(":scope > .empty")?.remove();
   box.classList.add("drawn");
   await Plotly.react(box, traces, {
     paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { family: look.font, color: look.ink, size: 12 }, hovermode: "closest",
     dragmode: false, showlegend: false, hoverlabel: { bgcolor: look.surface, bordercolor: look.line, font: { color: look.ink } },
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { color: look.ink } }, margin: { l: 56, r: 12, t: 16, b: 48 }, ...layout,
   }, { displayModeBar: false, doubleClick: false, showTips: false });
+}
+
+// Beside the pointer: a title, [label, value] rows, and an image or null.
+function tooltip(event, title, rows, image) {
+  const facts = rows.flatMap(([label, value]) => [element("dt", { textContent: label }), element("dd", { textContent: value })]), box = byId("tooltip");
+  box.replaceChildren(element("strong", { textContent: title }), ...(image ? [image] : []), element("dl", {}, ...facts));
+  box.hidden = false;
+  const at = event.touches?.[0] ?? event.changedTouches?.[0] ?? event;
+  const left = at.clientX + 16 + box.offsetWidth > innerWidth ? at.clientX - 16 - box.offsetWidth : at.clientX + 16;
+  box.style.transform = `translate(${Math.max(8, left)}px, ${Math.max(8, Math.min(at.clientY + 14, innerHeight - box.offsetHeight - 8))}px)`;
+}
+
+const hideTooltip = () => { byId("tooltip").hidden = true; };
+
+// told: what a point of a drawn chart says, as [title, rows, image] of a tooltip. onclick: what a click on it does, if not the same.
+function tell(box, told, onclick = null) {
+  Object.assign(box, { told, chosen: onclick });
+  if (box.listens) return;
+  box.listens = true;
+  const say = ({ points: [point], event }) => tooltip(event, ...box.told(point));
+  box.on("plotly_hover", say);
+  box.on("plotly_click", (found) => (box.chosen ? box.chosen(found.points[0]) : say(found)));
+  box.on("plotly_unhover", hideTooltip);
+}
+
+function leaveEmpty(box, reason) {
+  if (box.classList.contains("drawn")) Plotly.purge(box);
+  box.classList.remove("drawn");
+  box.listens = false;
+  box.replaceChildren(element("p", { className: "empty", textContent: reason }));
 }
 
 // Charts that are on the page, each with the function that draws it again, for another size or colour scheme.

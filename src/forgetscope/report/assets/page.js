@@ -35,6 +35,12 @@ function select(chosen, { focus = false } = {}) {
   refresh();
 }
 
+// Another section starts at its top, not where the one before was left; the header stays out of sight if it was.
+function toTop() {
+  const above = document.querySelector("header").offsetHeight;
+  if (scrollY > above) scrollTo(0, above);
+}
+
 // Opens the tab that an address names, or the one that holds the exhibit which it names.
 function follow() {
   const target = byId(decodeURIComponent(location.hash.slice(1)));
@@ -46,7 +52,7 @@ function follow() {
 }
 
 for (const [i, tab] of tabs.entries()) {
-  tab.onclick = () => { history.replaceState(null, "", `#${panels[i].id}`); select(tab); };
+  tab.onclick = () => { history.replaceState(null, "", `#${panels[i].id}`); select(tab); toTop(); };
   tab.onkeydown = (event) => {
     const move = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: tabs.length - 1 }[event.key];
     if (move === undefined) return;
@@ -54,6 +60,7 @@ for (const [i, tab] of tabs.entries()) {
     const next = (move + tabs.length) % tabs.length;
     history.replaceState(null, "", `#${panels[next].id}`);
     select(tabs[next], { focus: true });
+    toTop();
   };
 }
 
@@ -119,6 +126,7 @@ addEventListener("keydown", (event) => {
   printAll();
 });
 byId("print").onclick = printAll;
+byId("contents").open = innerWidth > 640;
 start(panels[0]);
 follow();
-setTimeout(loadPlotly, 1500); // while the headline is read, so that the first chart need not wait for it
+addEventListener("load", () => setTimeout(loadPlotly, 800)); // while the headline is read, so that the first chart need not wait for it

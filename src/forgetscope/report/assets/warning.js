@@ -1,12 +1,10 @@
 // Early warning: what would have been flagged after a share of training, and what became of it.
 
 async function startWarning() {
-  const [{ flagged, early_warning: measured }, exploring] = await Promise.all([pack("warning"), pack("explorer")]);
+  const { flagged, measured } = await pack("warning");
   const rows = rowsOf(unpacked(flagged)), quality = rowsOf(unpacked(measured)).filter((row) => row.group === "most forgotten quarter" && row.precision !== null);
   const body = byId("warning-body");
   if (!rows.length) return body.replaceChildren(element("p", { className: "lead", textContent: "No step was measured along training with enough past classes, so nothing could have been flagged." }));
-  const dataOf = Object.fromEntries(exploring.runs.map((run) => [run.id, run.data]));
-  const nameOf = (row) => exploring.data[dataOf[row.step_id]].names[row.class_id] ?? `class ${row.class_id}`;
   let shares = [];
   const view = { share: 0.25 };
   const groups = distinct(rows.map(policyOf));
@@ -39,9 +37,9 @@ async function startWarning() {
     const { moment } = own[0];
     output.textContent = moment;
     slider.setAttribute("aria-valuetext", moment);
-    const sentence = `${moment[0].toUpperCase()}${moment.slice(1)}, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` + (missed.length ? `, which also holds ${missed.map(nameOf).join(", ")}.` : ".");
+    const sentence = `${moment[0].toUpperCase()}${moment.slice(1)}, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` + (missed.length ? `, which also holds ${missed.map((row) => row.class_name).join(", ")}.` : ".");
     const range = span({ v: own.flatMap((row) => [row.forgetting]) }, ["v"], [0]);
-    const line = (row) => element("tr", {}, element("th", { scope: "row", className: "text", textContent: nameOf(row) }), element("td", { textContent: significant(row.score) }),
+    const line = (row) => element("tr", {}, element("th", { scope: "row", className: "text", textContent: row.class_name }), element("td", { textContent: significant(row.score) }),
       element("td", {}, intervalBar(row.forgetting, null, null, range), ` ${decimal(row.forgetting)}`), element("td", {}, element("span", { className: row.hit === "True" ? "yes" : "no", textContent: row.hit === "True" ? "yes" : "no" })));
     const head = (...names) => element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th", { scope: "col", className: i ? "" : "text", textContent: name }))));
     const table = element("table", {}, head("Flagged class", `Score: ${predictor}`, "Forgetting in the end", "Among the most forgotten quarter"), element("tbody", {}, ...flags.map(line)));
