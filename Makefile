@@ -40,7 +40,7 @@ ifdef CIFAR
 endif
 	for script in $(or $(ONLY),$(BENCHMARKS)); do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
 
-# The pictures in README and docs, from a small glyphs benchmark that is trained first: 30 steps, about 45 minutes on two cores.
+# The pictures in README and docs, from a small glyphs benchmark that is trained first: 16 steps, ten minutes on two idle cores.
 screenshots: $(VENV)/.dev
 	$(BIN)/python benchmarks/screenshots.py .cache/screenshots
 
