@@ -176,7 +176,7 @@ def start(file: Path, store: Path, *more: str) -> subprocess.Popen[str]:
 
 
 def wait_for_steps(store: Path, count: int) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while len(Store(store).ids()) < count:
         assert time.monotonic() < until
         time.sleep(0.02)
