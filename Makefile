@@ -40,7 +40,7 @@ ifdef CIFAR
 endif
 	for script in $(or $(ONLY),$(BENCHMARKS)); do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
 
-# The pictures in README and docs, from a small glyphs benchmark that is trained first: 16 steps, ten minutes on two idle cores.
+# The pictures in README and docs, from a small glyphs benchmark that is trained first: 16 steps, a quarter of an hour on two cores.
 screenshots: $(VENV)/.dev
 	$(BIN)/python benchmarks/screenshots.py .cache/screenshots
 

@@ -1,7 +1,7 @@
 """The pictures of the report in README and docs, from a real glyphs benchmark: `make screenshots`.
 
-Trains it first, into the folder that it is given: `examples/extra-glyphs.toml`, eight experiments of two steps, about ten
-minutes on two idle cores; again = continue.
+Trains it first, into the folder that it is given: `examples/extra-glyphs.toml`, eight experiments of two steps, a
+quarter of an hour on two cores by `bench plan`; again = continue.
 """
 
 from __future__ import annotations
