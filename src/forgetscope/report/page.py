@@ -33,7 +33,8 @@ def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explore
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
     exploring = explorer is not None and bool(experiment.summaries)
-    scripts = [get_plotlyjs(), *([_explorer_script()] if exploring else []), asset("experiment.js")]
+    own = ["core.js", "experiment.js", *(["explorer.js"] if exploring else [])]
+    scripts = [get_plotlyjs(), "\n".join([*map(asset, own), *(["startExplorer();"] if exploring else [])])]
     return environment.from_string(asset("experiment.html.j2")).render(
         experiment=experiment,
         finding=finding(experiment, experiment.summaries[-1] if experiment.summaries else None),
@@ -47,10 +48,6 @@ def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explore
         scripts=scripts,
         digests=[script_digest(script) for script in scripts],
     )
-
-
-def _explorer_script() -> str:
-    return "\n".join([asset("core.js"), asset("explorer.js"), "startExplorer();"])
 
 
 def _facts(experiment: Experiment) -> dict[str, str]:

@@ -115,20 +115,24 @@ const axisName = (letter, i) => `${letter}axis${i ? i + 1 : ""}`;
 
 async function draw(box, traces, layout) {
   await loadPlotly();
+  await drawNow(box, traces, layout);
+}
+
+function drawNow(box, traces, layout) { // where Plotly is there already
   const look = theme();
   box.querySelector(":scope > .empty")?.remove();
   box.classList.add("drawn");
-  await Plotly.react(box, traces, {
+  return Plotly.react(box, traces, {
     paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { family: look.font, color: look.ink, size: 12 }, hovermode: "closest",
     dragmode: false, showlegend: false, hoverlabel: { bgcolor: look.surface, bordercolor: look.line, font: { color: look.ink } },
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { color: look.ink } }, margin: { l: 56, r: 12, t: 16, b: 48 }, ...layout,
   }, { displayModeBar: false, doubleClick: false, showTips: false });
 }
 
-// Beside the pointer: a title, [label, value] rows, and an image or null.
-function tooltip(event, title, rows, image) {
+// Beside the pointer: a title, [label, value] rows, and an image, several or none.
+function tooltip(event, title, rows, images) {
   const facts = rows.flatMap(([label, value]) => [element("dt", { textContent: label }), element("dd", { textContent: value })]), box = byId("tooltip");
-  box.replaceChildren(element("strong", { textContent: title }), ...(image ? [image] : []), element("dl", {}, ...facts));
+  box.replaceChildren(element("strong", { textContent: title }), ...[images ?? []].flat(), element("dl", {}, ...facts));
   box.hidden = false;
   const at = event.touches?.[0] ?? event.changedTouches?.[0] ?? event;
   const left = at.clientX + 16 + box.offsetWidth > innerWidth ? at.clientX - 16 - box.offsetWidth : at.clientX + 16;
@@ -137,7 +141,7 @@ function tooltip(event, title, rows, image) {
 
 const hideTooltip = () => { byId("tooltip").hidden = true; };
 
-// told: what a point of a drawn chart says, as [title, rows, image] of a tooltip. onclick: what a click on it does, if not the same.
+// told: what a point of a drawn chart says, as [title, rows, images] of a tooltip. onclick: what a click on it does, if not the same.
 function tell(box, told, onclick = null) {
   Object.assign(box, { told, chosen: onclick });
   if (box.listens) return;

@@ -1,34 +1,23 @@
-"use strict";
-// Draws the page from its JSON document. Class names are untrusted: they go through textContent, or through plain() for Plotly.
+// Draws the page of one experiment from its JSON document, with what core.js has.
 (() => {
-  const report = JSON.parse(document.getElementById("report").textContent);
-  const byId = (id) => document.getElementById(id);
+  const report = JSON.parse(byId("report").textContent);
   const classOf = (id) => report.classes[id];
   const view = { step: report.steps[report.steps.length - 1], coefficient: "sic" };
-  let theme;
+  let look;
 
   // ---- Words, numbers and colours
 
-  const decimal = (value, digits = 2) => (value === null ? "\u2013" : value.toFixed(digits).replace("-", "\u2212"));
-  const percent = (value) => (value === null ? "\u2013" : `${Math.round(100 * value)}\u202f%`);
-  const known = (values) => values.filter((value) => value !== null);
   const extent = (values) => [Math.min(...values), Math.max(...values)];
   const largest = (values) => Math.max(0, ...known(values).map(Math.abs)) || 1;
   const precision = (limit) => Math.min(5, Math.max(2, 2 - Math.floor(Math.log10(limit)))); // digits that tell such values apart
   const measured = (row, name) => decimal(row[name], precision(largest(view.step.past.map((other) => other[name]))));
-  const shorten = (name, length = 16) => (name.length > length ? `${name.slice(0, length - 1)}\u2026` : name);
-  // Plotly reads <a>, <b>, entities and line breaks in labels: this name is only characters.
-  const plain = (id, length) => shorten(classOf(id).name, length).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const shortName = (id, length = 16) => shorten(classOf(id).name, length);
+  const label = (id, length) => plain(shortName(id, length));
 
-  function readTheme() {
+  function readColours() {
     const style = getComputedStyle(document.documentElement);
-    const value = (name) => style.getPropertyValue(`--${name}`).trim();
-    const scale = (name) => value(name).split(",").map((colour) => colour.trim());
-    return {
-      ink: value("ink"), muted: value("muted"), line: value("line"), accent: value("accent"), surface: value("surface"),
-      unknown: value("unknown"), font: getComputedStyle(document.body).fontFamily,
-      forgetting: scale("forgetting"), interference: scale("interference"), accuracy: scale("accuracy"),
-    };
+    const scale = (name) => style.getPropertyValue(`--${name}`).split(",").map((colour) => colour.trim());
+    return { ...theme(), forgetting: scale("forgetting"), interference: scale("interference"), accuracy: scale("accuracy") };
   }
 
   const colourscale = (colours) => colours.map((colour, i) => [i / (colours.length - 1), colour]);
@@ -42,21 +31,15 @@
   }
 
   function forgettingColour(fg) {
-    if (fg === null) return theme.unknown;
+    if (fg === null) return look.unknown;
     const [low, high] = extent(known(view.step.past.map((row) => row.forgetting)));
-    return `rgb(${mix(theme.forgetting, high > low ? (fg - low) / (high - low) : 1)})`;
+    return `rgb(${mix(look.forgetting, high > low ? (fg - low) / (high - low) : 1)})`;
   }
 
   // Black or white, whichever contrasts more (relative luminance of WCAG).
   function readableOn(channels) {
     const [r, g, b] = channels.map((c) => (c / 255 <= 0.04 ? c / 3294 : ((c / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";
-  }
-
-  function element(tag, properties, ...children) {
-    const node = Object.assign(document.createElement(tag), properties);
-    node.append(...children);
-    return node;
   }
 
   const thumbnail = (id) => (classOf(id).thumbnail ? [element("img", { src: classOf(id).thumbnail, alt: "" })] : []);
@@ -77,57 +60,35 @@
     for (const mark of Object.values(highlighters)) mark(id);
   }
 
-  function showTooltip(event, { id, title, rows, images = [id] }) {
-    const facts = rows.flatMap(([label, value]) => [element("dt", { textContent: label }), element("dd", { textContent: value })]);
-    const box = byId("tooltip");
-    box.replaceChildren(element("strong", { textContent: title }), ...images.flatMap(thumbnail), element("dl", {}, ...facts));
-    box.hidden = false;
-    const at = event.touches?.[0] ?? event.changedTouches?.[0] ?? event;
-    const left = at.clientX + 16 + box.offsetWidth > innerWidth ? at.clientX - 16 - box.offsetWidth : at.clientX + 16;
-    const top = Math.min(at.clientY + 14, innerHeight - box.offsetHeight - 8);
-    box.style.transform = `translate(${Math.max(8, left)}px, ${Math.max(8, top)}px)`;
-  }
-
-  function hideTooltip() {
+  function unmark() {
     if (byId("tooltip").hidden) return;
-    byId("tooltip").hidden = true;
+    hideTooltip();
     highlight(null);
   }
 
-  const axis = (more) => ({
-    fixedrange: true, gridcolor: theme.line, zerolinecolor: theme.line, zerolinewidth: 2, linecolor: theme.line,
-    tickfont: { size: 11.5, color: theme.muted }, automargin: false, ticks: "", ...more,
-  });
-  const cellAxis = (more) => axis({ showgrid: false, zeroline: false, showline: false, tickmode: "array", ticklabelstandoff: 4, ...more });
-  const axisTitle = (text) => ({ text, font: { size: 12.5, color: theme.muted }, standoff: 6 });
+  const chartAxis = (title, more) => axis(look, title, { automargin: false, zerolinewidth: 2, ...more });
+  const cellAxis = (more) => chartAxis("", { showgrid: false, zeroline: false, showline: false, tickmode: "array", ticklabelstandoff: 4, ...more });
 
   // describe: what a hovered point says, as {id, title, rows, images}, or null. Images are class ids, by default the one.
   function plot(box, traces, layout, describe) {
-    box.replaceChildren(...[...box.children].filter((child) => !child.matches(".empty")));
-    const look = {
-      paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { family: theme.font, color: theme.ink, size: 12 },
-      showlegend: false, hovermode: "closest", dragmode: false, ...layout,
-    };
-    Plotly.react(box, traces, look, { displayModeBar: false, doubleClick: false, showTips: false });
+    drawNow(box, traces, layout);
     box.describe = describe;
     if (box.listens) return;
     box.listens = true;
     const point = ({ points, event }) => {
       const said = box.describe(points[0]);
       if (!said) return;
-      showTooltip(event, said);
+      tooltip(event, said.title, said.rows, (said.images ?? [said.id]).flatMap(thumbnail));
       highlight(said.id);
     };
     box.on("plotly_hover", point);
     box.on("plotly_click", point);
-    box.on("plotly_unhover", hideTooltip);
+    box.on("plotly_unhover", unmark);
   }
 
-  function leaveEmpty(box, reason) {
-    if (box.listens) Plotly.purge(box);
-    box.listens = false;
+  function leaveOut(box, reason) {
     delete highlighters[box.id];
-    box.replaceChildren(element("p", { className: "empty", textContent: reason }));
+    leaveEmpty(box, reason);
   }
 
   const classFacts = (row, measures) => [
@@ -157,7 +118,7 @@
     const rho = view.step.correlations[name];
     byId(`rho-${name}`).textContent = rho === null ? "" : `rho = ${decimal(rho)}`;
     const rows = view.step.past.filter((row) => row.forgetting !== null && row[name] !== null);
-    if (!rows.length) return leaveEmpty(box, "Not measured in this step.");
+    if (!rows.length) return leaveOut(box, "Not measured in this step.");
     const [x, y] = [rows.map((row) => row[name]), rows.map((row) => row.forgetting)];
     const width = box.clientWidth, height = 270, margin = { l: 46, r: 12, t: 14, b: 46 };
     const padded = (values, share) => {
@@ -170,18 +131,18 @@
       (inside[0] * (x[i] - ranges[0][0])) / (ranges[0][1] - ranges[0][0]),
       (inside[1] * (ranges[1][1] - y[i])) / (ranges[1][1] - ranges[1][0]),
     ]);
-    const places = placeLabels(pixels, rows.map((row) => shorten(classOf(row.id).name)), inside);
-    const marker = { size: rows.length > 40 ? 7 : 9, color: y.map(forgettingColour), line: { width: 1, color: theme.surface } };
+    const places = placeLabels(pixels, rows.map((row) => shortName(row.id)), inside);
+    const marker = { size: rows.length > 40 ? 7 : 9, color: y.map(forgettingColour), line: { width: 1, color: look.surface } };
     const points = {
-      x, y, type: "scatter", mode: "markers+text", marker, hoverinfo: "none", cliponaxis: false, textfont: { size: 11, color: theme.muted },
-      text: rows.map((row, i) => (places[i] ? plain(row.id) : "")), textposition: places.map((place) => place || "middle right"),
+      x, y, type: "scatter", mode: "markers+text", marker, hoverinfo: "none", cliponaxis: false, textfont: { size: 11, color: look.muted },
+      text: rows.map((row, i) => (places[i] ? label(row.id) : "")), textposition: places.map((place) => place || "middle right"),
     };
     const ring = { x: [null], y: [null], type: "scatter", mode: "markers", hoverinfo: "skip", cliponaxis: false,
-      marker: { size: 17, color: "transparent", line: { width: 2.5, color: theme.accent } } };
+      marker: { size: 17, color: "transparent", line: { width: 2.5, color: look.accent } } };
     const layout = {
       width, height, margin,
-      xaxis: axis({ range: ranges[0], nticks: 5, title: axisTitle(report.measures[name]) }),
-      yaxis: axis({ range: ranges[1], nticks: 5, title: axisTitle("Forgetting") }),
+      xaxis: chartAxis(report.measures[name], { range: ranges[0], nticks: 5 }),
+      yaxis: chartAxis("Forgetting", { range: ranges[1], nticks: 5 }),
     };
     plot(box, [points, ring], layout, ({ curveNumber, pointNumber }) => {
       const row = rows[pointNumber];
@@ -196,7 +157,7 @@
   // Where each label fits without touching a point or another label; the extremes come first, null where there is no room.
   function placeLabels(points, names, [width, height]) {
     const brush = document.createElement("canvas").getContext("2d");
-    brush.font = `11px ${theme.font}`;
+    brush.font = `11px ${look.font}`;
     const taken = points.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
     const places = points.map(() => null);
     const order = points.map((_, i) => (i % 2 ? points.length - (i + 1) / 2 : i / 2));
@@ -244,14 +205,14 @@
 
   function drawCurves() {
     const box = byId("curves"), { past, curves } = view.step, measure = report.measures[view.coefficient];
-    if (!curves) return leaveEmpty(box, "Interference was not measured in this step.");
+    if (!curves) return leaveOut(box, "Interference was not measured in this step.");
     const values = curves[view.coefficient], phone = box.clientWidth < 560;
     const height = phone ? 320 : 440, margin = { l: phone ? 44 : 58, r: phone ? 84 : 110, t: 12, b: 48 };
     const lines = past.map((row, i) => ({
       x: curves.iterations, y: values[i], type: "scatter", mode: "lines", hoverinfo: "none", opacity: past.length > 40 ? 0.75 : 0.95,
       line: { width: past.length > 40 ? 1.3 : 2, color: forgettingColour(row.forgetting), dash: row.forgetting === null ? "dot" : "solid" },
     }));
-    const mark = { x: [null], y: [null], type: "scatter", mode: "lines", hoverinfo: "skip", line: { width: 5, color: theme.accent } };
+    const mark = { x: [null], y: [null], type: "scatter", mode: "lines", hoverinfo: "skip", line: { width: 5, color: look.accent } };
     const drawn = known(values.flat());
     const [low, high] = drawn.length ? extent(drawn) : [0, 1], pad = 0.05 * (high - low || 1), range = [low - pad, high + pad];
     const pixel = (height - margin.t - margin.b) / (range[1] - range[0]);
@@ -261,13 +222,13 @@
       if (end !== null && ends.every((other) => Math.abs(other.end - end) * pixel > 14)) ends.push({ row, end });
     });
     const annotations = ends.map(({ row, end }) => ({
-      x: 1, xref: "paper", xanchor: "left", xshift: 8, y: end, showarrow: false, text: plain(row.id, phone ? 11 : 15),
-      font: { size: 11.5, color: theme.muted },
+      x: 1, xref: "paper", xanchor: "left", xshift: 8, y: end, showarrow: false, text: label(row.id, phone ? 11 : 15),
+      font: { size: 11.5, color: look.muted },
     }));
     const layout = {
       width: box.clientWidth, height, margin, annotations, hoverdistance: 30,
-      xaxis: axis({ range: extent(curves.iterations), showgrid: false, nticks: phone ? 4 : 8, title: axisTitle("Iteration of the step") }),
-      yaxis: axis({ range, nticks: 6, title: axisTitle(`${measure} so far`) }),
+      xaxis: chartAxis("Iteration of the step", { range: extent(curves.iterations), showgrid: false, nticks: phone ? 4 : 8 }),
+      yaxis: chartAxis(`${measure} so far`, { range, nticks: 6 }),
     };
     plot(box, [...lines, mark], layout, ({ curveNumber, x, y }) => {
       const row = past[curveNumber];
@@ -283,13 +244,13 @@
   const thinned = (ids, cell, first = 0) => {
     const every = Math.max(1, Math.ceil(13 / cell));
     const shown = ids.map((_, i) => i).filter((i) => i % every === 0);
-    return { tickvals: shown.map((i) => i + first), ticktext: shown.map((i) => plain(ids[i], 13)) };
+    return { tickvals: shown.map((i) => i + first), ticktext: shown.map((i) => label(ids[i], 13)) };
   };
-  const labelRoom = (ids) => 16 + 6.6 * Math.max(...ids.map((id) => shorten(classOf(id).name, 13).length));
+  const labelRoom = (ids) => 16 + 6.6 * Math.max(...ids.map((id) => shortName(id, 13).length));
 
   function drawMatrix() {
     const box = byId("matrix"), { matrix } = view.step;
-    if (!matrix) return leaveEmpty(box, "Interference was not measured in this step.");
+    if (!matrix) return leaveOut(box, "Interference was not measured in this step.");
     const sources = [...matrix.past, ...matrix.new], P = matrix.past.length, gap = 0.6;
     const left = labelRoom(matrix.past), top = labelRoom(sources) + 26;
     const room = box.parentElement.clientWidth - left - 8;
@@ -303,11 +264,11 @@
     const traces = blocks.map(([name, label, from, to, belongs]) => {
       const z = matrix.terms.map((row, r) => row.slice(from, to).map((term, c) => (belongs(r, c) ? term : null)));
       const limit = largest(z.flat()), digits = precision(limit);
-      drawScale(name, label, theme.interference, decimal(-limit, digits), `+${decimal(limit, digits)}`);
+      drawScale(name, label, look.interference, decimal(-limit, digits), `+${decimal(limit, digits)}`);
       return { x: at.slice(from, to), y: matrix.past.map((_, i) => i), z, type: "heatmap", showscale: false, hoverinfo: "none", hoverongaps: false,
-        zmin: -limit, zmax: limit, colorscale: colourscale(theme.interference), xgap: 1, ygap: 1 };
+        zmin: -limit, zmax: limit, colorscale: colourscale(look.interference), xgap: 1, ygap: 1 };
     });
-    const title = (text, x) => ({ text, x, y: 1, yref: "paper", yshift: top - 12, xanchor: "left", showarrow: false, font: { size: 12, color: theme.muted } });
+    const title = (text, x) => ({ text, x, y: 1, yref: "paper", yshift: top - 12, xanchor: "left", showarrow: false, font: { size: 12, color: look.muted } });
     const past = thinned(matrix.past, cell), fresh = thinned(matrix.new, cell, P + gap);
     const ticks = { tickvals: [...past.tickvals, ...fresh.tickvals], ticktext: [...past.ticktext, ...fresh.ticktext] };
     const columns = sources.length + gap, right = Math.max(8, 100 - cell * matrix.new.length); // room for the title of few columns
@@ -346,28 +307,28 @@
       xaxis: across, yaxis: reversed(tall ? classAxis : stepAxis),
     };
     const cells = { z, type: "heatmap", showscale: false, hoverinfo: "none", hoverongaps: false, xgap: 1, ygap: 1, zmin: 0, zmax: 1,
-      colorscale: colourscale(theme.accuracy) };
+      colorscale: colourscale(look.accuracy) };
     const filled = printed ? z.flatMap((row, y) => row.map((value, x) => ({ x, y, value }))).filter(({ value }) => value !== null) : [];
     const text = { x: filled.map(({ x }) => x), y: filled.map(({ y }) => y), text: filled.map(({ value }) => String(Math.round(100 * value))),
-      type: "scatter", mode: "text", hoverinfo: "skip", textfont: { size: 11, color: filled.map(({ value }) => readableOn(mix(theme.accuracy, value))) } };
+      type: "scatter", mode: "text", hoverinfo: "skip", textfont: { size: 11, color: filled.map(({ value }) => readableOn(mix(look.accuracy, value))) } };
     plot(box, [cells, text], layout, ({ x, y, z: value }) => {
       const id = classes[tall ? y : x], step = steps[tall ? x : y];
       return { id, title: classOf(id).name, rows: [[`Accuracy after step ${step}`, percent(value)], ["Introduced in", `step ${classOf(id).introduced}`]] };
     });
-    drawScale("accuracy", "Test accuracy", theme.accuracy, "0\u202f%", "100\u202f%");
+    drawScale("accuracy", "Test accuracy", look.accuracy, "0\u202f%", "100\u202f%");
   }
 
   // ---- Steps, coefficients, colour scheme and size
 
-  function draw() {
-    theme = readTheme();
-    hideTooltip();
+  function drawAll() {
+    look = readColours();
+    unmark();
     drawAccuracies();
     if (!view.step) return;
     byId("finding").textContent = view.step.finding;
     const fg = known(view.step.past.map((row) => row.forgetting));
     const [low, high] = fg.length ? extent(fg) : [null, null];
-    drawScale("forgetting", "Forgetting", theme.forgetting, decimal(low), decimal(high));
+    drawScale("forgetting", "Forgetting", look.forgetting, decimal(low), decimal(high));
     drawCards();
     Object.keys(report.measures).forEach(drawPanel);
     drawTable();
@@ -381,7 +342,7 @@
 
   if (view.step) {
     for (const button of byId("steps").children) {
-      button.onclick = () => { press(button); view.step = report.steps[button.dataset.step]; draw(); };
+      button.onclick = () => { press(button); view.step = report.steps[button.dataset.step]; drawAll(); };
     }
     for (const name of report.coefficients) {
       const button = element("button", { type: "button", textContent: report.measures[name] });
@@ -395,9 +356,9 @@
     if (innerWidth === width) return; // a phone's address bar changes the height only
     width = innerWidth;
     clearTimeout(waiting);
-    waiting = setTimeout(draw, 120);
+    waiting = setTimeout(drawAll, 120);
   });
-  addEventListener("scroll", hideTooltip, { passive: true });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  draw();
+  addEventListener("scroll", unmark, { passive: true });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  drawAll();
 })();

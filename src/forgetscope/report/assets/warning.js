@@ -1,7 +1,5 @@
 // Early warning: what would have been flagged after a share of training, and what became of it.
 
-const ORDINALS = { 2: "second", 3: "third" };
-
 async function startWarning() {
   const { flagged, measured } = await pack("warning");
   const rows = rowsOf(unpacked(flagged)), quality = rowsOf(unpacked(measured)).filter((row) => row.group === "most forgotten quarter" && row.precision !== null);
@@ -51,7 +49,7 @@ async function startWarning() {
       element("td", {}, intervalBar(row.precision, row.precision_lo, row.precision_hi, [0, 1], null)), element("td", { textContent: `${decimal(row.auc)}` + (row.auc_lo === null ? "" : ` (${decimal(row.auc_lo)}, ${decimal(row.auc_hi)})`) }), element("td", { textContent: row.n })))));
     const framed = (title, text, one) => element("div", { className: "card body" }, element("h3", { textContent: title }), element("p", { className: "how", textContent: text }), element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, one));
     body.replaceChildren(framed("In this experiment", sentence, table),
-      ...(over.length ? [framed(`Over all ${ORDINALS[first.subset] ?? `${first.subset}th`} steps of ${policyOf(first)}`, "Share of flagged classes that belong to the most forgotten quarter; chance is 0.25, or 0.5 for the area under the curve.", summary)] : []));
+      ...(over.length ? [framed(`Step ${first.subset} of all experiments of ${policyOf(first)}`, "Share of flagged classes that belong to the most forgotten quarter; chance is 0.25, or 0.5 for the area under the curve.", summary)] : []));
   }
 
   view.group = groups[0];
