@@ -125,7 +125,9 @@ def test_every_damaged_file_is_noticed(store: Store, name: str, damage: str) -> 
         middle = content.index(b"sha256") + 12 if name == "manifest.json" else len(content) // 2
         content[middle] ^= 1
         path.write_bytes(content)
-    with pytest.raises(DamagedStep, match=rf"Step aaaaaaaa is damaged: .*{name if damage != 'flip' else ''}.*forgetscope run"):
+    with pytest.raises(
+        DamagedStep, match=rf"Step aaaaaaaa is damaged: .*{name if damage != 'flip' else ''}.*store verify .* --quarantine"
+    ):
         store.step(ID).verify()
 
 

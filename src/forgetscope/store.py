@@ -183,8 +183,8 @@ class StoredStep:
     def _damaged(self, name: str, reason: str) -> DamagedStep:
         return DamagedStep(
             f"Step {self.id[:8]} is damaged: {self.folder / name}: {reason}. "
-            "Run its experiment again with `forgetscope run`: that moves the step to quarantine and recomputes it. "
-            f"If a plan made it, move {self.folder} out of the store and run the plan's command again.",
+            f"`forgetscope store verify {self.folder.parent.parent} --quarantine` moves it out of the way; then the command "
+            "that made it computes it again.",
             name,
             reason,
         )
@@ -326,6 +326,25 @@ class Store:
         finally:
             shutil.rmtree(building, ignore_errors=True)
         return ours
+
+    def expel(self, id: str, blocked: Callable[[], None] = lambda: None) -> str | None:
+        """Move the step to quarantine if it is damaged, and say so. None if it is whole, or not there."""
+        if self._damage(id) is None:
+            return None
+        with self.lock(id, blocked):
+            damage = self._damage(id)  # asked again: another process may have replaced the step meanwhile
+            if damage is None:
+                return None
+            folder = self.step(id).folder
+            return f"Step {id[:8]} is damaged: {folder / damage.file}: {damage.reason}. Moved to {self.quarantine(folder)}"
+
+    def _damage(self, id: str) -> DamagedStep | None:
+        try:
+            if id in self:
+                self.step(id).verify()
+        except DamagedStep as damage:
+            return damage
+        return None
 
     def quarantine(self, path: Path) -> Path:
         """Move a damaged step's folder or a file out of the way, never deleting it."""

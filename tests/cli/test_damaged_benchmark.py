@@ -20,12 +20,10 @@ def test_a_page_stops_at_a_file_that_only_the_explorer_reads_and_its_advice_mend
     result = invoke("report", store.path, "-o", page)
     assert result.exit_code == 2
     assert f"Step {id[:8]} is damaged: {store.step(id).folder / 'pairs.parquet'}" in flat(result.stderr)
-    assert f"If a plan made it, move {store.step(id).folder} out of the store and run the plan's command again." in flat(
-        result.stderr
-    )
+    assert f"`forgetscope store verify {store.path} --quarantine` moves it out of the way" in flat(result.stderr)
     assert "Traceback" not in result.stderr
     assert not page.exists()
-    store.step(id).folder.rename(tmp_path / "aside")
+    assert invoke("store", "verify", store.path, "--quarantine").exit_code == 0
     simulated(store.path)
     store.step(id).verify()
     assert invoke("report", store.path, "-o", page).exit_code == 0

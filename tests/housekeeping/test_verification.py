@@ -14,7 +14,7 @@ import pytest
 
 from conftest import raise_schema
 from forgetscope.files import with_checksum
-from forgetscope.housekeeping.verification import Damage, verify_store
+from forgetscope.housekeeping.verification import Damage, expel_damaged, verify_store
 from forgetscope.store import FREED, STATE, TABLES, Store
 
 FILES = ["step.json", STATE, *(f"{name}.parquet" for name in TABLES)]
@@ -141,6 +141,29 @@ def test_a_freed_state_is_no_damage(store: Store, chain: list[str]) -> None:
     (step.folder / FREED).write_text(step.manifest[STATE]["sha256"])
     (step.folder / STATE).unlink()
     assert damage(store) == []
+
+
+@pytest.mark.parametrize("name", ["manifest.json", *FILES])
+def test_a_damaged_step_is_moved_out_of_the_way_and_no_other(store: Store, chain: list[str], name: str) -> None:
+    folder, aside = store.step(chain[1]).folder, store.path / "quarantine" / f"{chain[1]}-1"
+    (folder / name).write_bytes(b"{")
+    (told,), left = expel_damaged(store, verify_store(store))
+    assert told.startswith(f"Step {chain[1][:8]} is damaged: {folder / name}: ")
+    assert told.endswith(f". Moved to {aside}")
+    assert left == []
+    assert (aside / name).read_bytes() == b"{"
+    assert {step.id for step in store.steps()} == {chain[0], chain[2]}
+
+
+def test_what_a_move_would_not_mend_is_left_where_it_is(store: Store, chain: list[str]) -> None:
+    shutil.rmtree(store.step(chain[0]).folder)  # so the second lacks its parent
+    raise_schema(store.step(chain[2]).folder)
+    (store.path / "steps" / "stray").write_text("")
+    before = listing(store)
+    verified = verify_store(store)
+    assert len(verified.damage) == 3
+    assert expel_damaged(store, verified) == ([], verified.damage)
+    assert listing(store) == before
 
 
 @pytest.mark.parametrize("seed", range(10))

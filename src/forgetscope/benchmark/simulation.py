@@ -25,7 +25,7 @@ from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.truth import Truth
 from forgetscope.data.library import DataFacts, data_facts
-from forgetscope.errors import DamagedStep, SpecError
+from forgetscope.errors import SpecError
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.randomness import Streams
@@ -102,14 +102,11 @@ def _marked(plan: Plan, simulation: Simulation) -> Plan:
 
 def _add(store: Store, simulation: Simulation, chain: Sequence[Job], result: Simulated) -> None:
     id = chain[-1].id
-    if id in store:
-        try:
-            store.step(id).verify()
-            result.present += 1
-            return
-        except DamagedStep:
-            store.quarantine(store.step(id).folder)
-            result.quarantined += 1
+    if store.expel(id):
+        result.quarantined += 1
+    elif id in store:
+        result.present += 1
+        return
     with store.lock(id, lambda: None):
         store.commit(simulation.record(chain), datetime.now(UTC).isoformat(timespec="seconds"), durable=False)
     result.written += 1

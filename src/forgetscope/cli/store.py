@@ -44,21 +44,33 @@ def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = Fa
 
 @app.command(epilog="Example: forgetscope store verify results")
 @guarded
-def verify(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
-    """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing."""
+def verify(
+    store: StoreArgument = DEFAULT_STORE,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Move damaged steps out of the way; what made them then makes them again.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing by itself."""
     from forgetscope.cli.progress import counting
-    from forgetscope.housekeeping.verification import verify_store
+    from forgetscope.housekeeping.verification import expel_damaged, verify_store
     from forgetscope.report.storage import damage_lines
     from forgetscope.store import Store
 
+    opened = Store.existing(store)
     with counting(PATIENCE) as progress:
-        verified = verify_store(Store.existing(store), progress)
+        verified = verify_store(opened, progress)
+    moved, left = expel_damaged(opened, verified) if quarantine and verified.damage else ([], verified.damage)
     if as_json:
-        print_json(_plain(asdict(verified)))
+        print_json(_plain(asdict(verified)) | {"moved": moved})
     else:
-        for line in damage_lines(verified):  # not a table: paths are there to be copied
+        for line in [*damage_lines(verified), *moved]:  # not a table: paths are there to be copied
             echo(visible(line))
-    if verified.damage:
+        if moved:
+            echo("Now run what made them again: it goes on from what is whole.")
+        elif left and not quarantine:
+            echo(f"Nothing was changed. To move damaged steps out of the way: forgetscope store verify {store} --quarantine")
+    if left:
         raise typer.Exit(1)
 
 

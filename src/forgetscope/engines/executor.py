@@ -10,7 +10,7 @@ from typing import Any
 
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
-from forgetscope.errors import DamagedStep, ForgetscopeError, Interrupted
+from forgetscope.errors import ForgetscopeError, Interrupted
 from forgetscope.experiment.chain import run_locked
 from forgetscope.experiment.settings import Settings, choose_settings
 from forgetscope.experiment.stopping import Stop
@@ -68,13 +68,9 @@ class Executor:
 
     def _usable(self, id: str) -> StoredStep:
         """The step to start from, verified. A damaged one is moved to quarantine."""
-        step = self.store.step(id)
-        try:
-            step.verify()
-        except DamagedStep as damage:
-            with self.store.lock(id, lambda: None):
-                aside = self.store.quarantine(step.folder) if id in self.store else "quarantine"
-            raise _ParentUnusable(f"{str(damage).split('. ')[0]}. Moved to {aside}; computing it again.") from None
+        expelled, step = self.store.expel(id), self.store.step(id)
+        if id not in self.store:
+            raise _ParentUnusable(f"{expelled or f'Step {id[:8]} is gone'}; computing it again.")
         if step.state_freed:
             raise _ParentUnusable(f"The state of step {id[:8]} was freed and is needed again; recomputing it.")
         return step

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
-from forgetscope.errors import DamagedStep, Diverged
+from forgetscope.errors import Diverged
 from forgetscope.experiment.settings import Settings, check_precision, choose_settings
 from forgetscope.experiment.step import run_step
 from forgetscope.experiment.stopping import Stop
@@ -129,22 +129,10 @@ def make_plan(specs: Sequence[StepSpec], data: DataSet, store: Store, note: Call
 
 
 def _is_done(store: Store, id: str, note: Callable[[str], None]) -> bool:
-    if id not in store:
-        return False
-    try:
-        store.step(id).verify()
-        return True
-    except DamagedStep:
-        pass
-    with store.lock(id, lambda: note(f"Another process is working on step {id[:8]}; waiting for it.")):
-        try:
-            if id in store:
-                store.step(id).verify()  # another process may have replaced it meanwhile
-            return id in store
-        except DamagedStep as damage:
-            aside = store.quarantine(store.step(id).folder)
-            note(f"{str(damage).split('. ')[0]}. Moved to {aside}; computing it again.")
-            return False
+    expelled = store.expel(id, lambda: note(f"Another process is working on step {id[:8]}; waiting for it."))
+    if expelled:
+        note(f"{expelled}; computing it again.")
+    return id in store
 
 
 def _work(step: StepSpec, past_classes: int, images_per_class: float) -> float:

@@ -1,4 +1,4 @@
-"""Is everything in a store as it was written? Reads all of it and changes nothing."""
+"""Is everything in a store as it was written? Looking reads all of it and changes nothing."""
 
 from __future__ import annotations
 
@@ -47,6 +47,25 @@ def verify_store(store: Store, progress: Progress = lambda what, done, total: No
         damage += _snapshot_damage(path)
     progress("bytes", total, total)
     return Verification(len(steps), len(snapshots), total, damage)
+
+
+def expel_damaged(store: Store, verified: Verification) -> tuple[list[str], list[Damage]]:
+    """Move the damaged steps to quarantine: what was moved where, and the damage that is left.
+
+    Left is what no move mends: stray files, missing parents, records of a newer version, snapshots (a run has another)."""
+    harmed = [step for step in store.steps() if any(step.folder in damage.path.parents for damage in verified.damage)]
+    moved = {step.folder: told for step in harmed if _is_altered(step) and (told := store.expel(step.id))}
+    return list(moved.values()), [damage for damage in verified.damage if moved.keys().isdisjoint(damage.path.parents)]
+
+
+def _is_altered(step: StoredStep) -> bool:
+    try:
+        step.verify()
+    except DamagedStep:
+        return True
+    except StoreError:  # a newer schema
+        pass
+    return False
 
 
 def step_damage(step: StoredStep, store: Store) -> list[Damage]:

@@ -44,11 +44,7 @@ def damage_lines(verified: Verification) -> list[str]:
     read = f"{counted(verified.steps, 'step')} and {counted(verified.snapshots, 'snapshot')}, {size_text(verified.bytes)}"
     if not verified.damage:
         return [f"Everything is as it was written: {read}."]
-    return [
-        f"Of {read}, these are damaged:",
-        *(f"{damage.path}: {damage.reason}" for damage in verified.damage),
-        "Nothing was changed. Running an experiment again moves its damaged steps to quarantine and recomputes them.",
-    ]
+    return [f"Of {read}, these are damaged:", *(f"{damage.path}: {damage.reason}" for damage in verified.damage)]
 
 
 def freeable_view(found: Sequence[Freeable], done: bool, store: Path) -> RenderableType:
