@@ -113,6 +113,26 @@ def test_a_snapshot_is_taken_within_an_epoch_when_it_takes_long(tmp_path: Path, 
     assert saved == [*((0, i) for i in within), (1, 0), *((1, i) for i in within), (2, 0)]
 
 
+def test_large_snapshots_wait_when_epochs_are_short_but_a_stop_saves_all(
+    tmp_path: Path, steps: list[StoredStep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course, "SMALL", 0.0)
+    monkeypatch.setattr(course, "BYTES_PER_SECOND", 1.0)
+    store, saved, original = Store(tmp_path / "store"), [], course.save_snapshot
+
+    def noting(folder: Path, snapshot: Snapshot, write: Any) -> None:
+        saved.append((folder.name, snapshot.epoch, snapshot.iterations))
+        original(folder, snapshot, write)
+
+    monkeypatch.setattr(course, "save_snapshot", noting)
+    with pytest.raises(Interrupted):
+        run(store, StopsAtLook(ITERATIONS + 4))  # in the second epoch
+    assert saved == [(steps[0].id, 1, 0), (steps[0].id, 1, 5)]
+    run(store)
+    assert saved[2:] == [(step.id, 1, 0) for step in steps[1:]]  # the first epoch of each step, and no second one
+    assert_same_bytes(store, steps)
+
+
 def test_damaged_snapshots_are_named_put_aside_and_made_up_for(tmp_path: Path, steps: list[StoredStep]) -> None:
     store, notes = Store(tmp_path / "store"), []
 

@@ -18,6 +18,8 @@ from forgetscope.learning.rsgd import Divergence, EpochEnd, EpochSoFar
 from forgetscope.learning.snapshots import Snapshot, momentum_of, save_snapshot
 
 SAVE_SECONDS = 300.0  # the longest stretch of training without a snapshot
+SMALL = 4e6  # bytes of a snapshot that is saved after every epoch, however short
+BYTES_PER_SECOND = 3e6  # of larger ones, on average: so 64 steps at a time write 0.2 GB/s to a shared file system
 
 
 @dataclass
@@ -33,7 +35,9 @@ class Course:
 
 
 class Saver:
-    """Saves a snapshot after each epoch, every few minutes within one, and when a stop is asked for: then it also stops."""
+    """Saves a snapshot after each epoch, every few minutes within one, and when a stop is asked for: then it also stops.
+
+    A large network's snapshots are not saved more often than its share of the disk allows: 90 MB every half minute."""
 
     def __init__(
         self,
@@ -49,6 +53,8 @@ class Saver:
         self._network, self._optimiser, self._course = network, optimiser, course
         self._serial = 0 if last is None else last.serial
         self._saved = time.monotonic()
+        size = 2 * sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())  # and momentum
+        self._pause = size / BYTES_PER_SECOND if size > SMALL else 0.0
         self.so_far: EpochSoFar | None = None  # of the epoch that is under way, or ended and is not measured yet
         if last is not None and last.begun:
             device = next(network.parameters()).device
@@ -65,7 +71,8 @@ class Saver:
         """The epoch has been trained and measured."""
         self.so_far = None
         self._course.history.append({"epoch": end.epoch, "loss": end.loss, "accuracy": end.accuracy})
-        self._save()
+        if not self._serial or time.monotonic() - self._saved >= self._pause:
+            self._save()
 
     def look_up(self) -> None:
         """Stop here if that is asked for."""
