@@ -33,7 +33,7 @@ from forgetscope.experiment.stopping import Stop
 from forgetscope.store import Store
 from interleaved import Rounds, seconds
 
-JOBS, EPOCHS, ROUNDS = 6, 3, 3
+JOBS, EPOCHS, ROUNDS = 8, 5, 3
 
 
 def plan_of(epochs: int, experiments: int, image_size: int = 16) -> Plan:

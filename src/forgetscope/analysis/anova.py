@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import fdtrc
 
 Array = NDArray[np.float64]
 Coding = Literal["sum", "treatment"]
@@ -154,7 +154,7 @@ def _test(name: str, contrast: Array, means: Array, covariance: Array, df2: int,
         return Effect(name, math.nan, df1, df2, math.nan, math.nan, reason)
     shift = contrast @ means
     f = float(shift @ np.linalg.solve(spread, shift)) / df1
-    return Effect(name, f, df1, df2, float(stats.f.sf(f, df1, df2)), partial_eta_squared(f, df1, df2))
+    return Effect(name, f, df1, df2, float(fdtrc(df1, df2, f)), partial_eta_squared(f, df1, df2))
 
 
 def partial_eta_squared(f: float, df1: int, df2: int) -> float:

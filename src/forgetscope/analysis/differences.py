@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtr
 
-from forgetscope.analysis.statistics import CONFIDENCE, Estimate, fisher_z
+from forgetscope.analysis.statistics import Estimate, fisher_z, t_quantile
 from forgetscope.errors import InputError
 
 Array = NDArray[np.float64]
@@ -65,9 +65,9 @@ def paired_correlations(first: ArrayLike, second: ArrayLike, classes: ArrayLike)
 
 
 def _difference(value: float, error: float, df: float, n: int) -> Difference:
-    margin = float(stats.t.ppf((1 + CONFIDENCE) / 2, df)) * error
+    margin = t_quantile(df) * error
     t = value / error
-    return Difference(Estimate(value, value - margin, value + margin, n), t, df, float(2 * stats.t.sf(abs(t), df)))
+    return Difference(Estimate(value, value - margin, value + margin, n), t, df, 2 * float(stdtr(df, -abs(t))))
 
 
 def _unknown(value: float, n: int) -> Difference:

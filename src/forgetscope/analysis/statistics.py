@@ -126,7 +126,7 @@ def needed_samples(values: ArrayLike, half_width: float) -> int | None:
     sd = float(known.std(ddof=1))
 
     def reach(n: int) -> float:
-        return _quantile(n - 1) * sd / math.sqrt(n)
+        return t_quantile(n - 1) * sd / math.sqrt(n)
 
     enough = 2
     while reach(enough) > half_width:
@@ -137,11 +137,11 @@ def needed_samples(values: ArrayLike, half_width: float) -> int | None:
 def _margin(known: NDArray[np.float64]) -> float:
     if len(known) < 2:
         return math.nan
-    return _quantile(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
+    return t_quantile(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
 
 
-def _quantile(freedom: int) -> float:
-    """Of Student's t. As scipy.stats has it, which takes most of a second to import."""
+def t_quantile(freedom: float) -> float:
+    """Of Student's t, for intervals. As scipy.stats has it, which takes most of a second to import."""
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
