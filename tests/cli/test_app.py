@@ -167,7 +167,7 @@ def test_a_damaged_step_stops_those_who_look(command: str, file: str, store: Pat
     for folder in (store / "steps").iterdir():
         (folder / file).write_bytes((folder / file).read_bytes()[:-5])
     result = invoke(command, store, *(["-o", tmp_path / "page.html"] if command == "report" else []))
-    assert_one_clear_error(result, rf"Step \w{{8}} is damaged: .*{file}.*forgetscope run")
+    assert_one_clear_error(result, rf"Step \w{{8}} is damaged: .*{file}.*store verify .* --quarantine")
     assert not (tmp_path / "page.html").exists()
 
 

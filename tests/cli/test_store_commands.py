@@ -72,10 +72,22 @@ def test_verify_is_quiet_about_a_whole_store_and_names_what_is_damaged(store: St
     assert result.exit_code == 1
     for path in harmed:
         assert f"{path}: {path.stat().st_size} bytes that do not match the checksum" in result.stdout.splitlines()
-    assert "Nothing was changed. Running an experiment again moves its damaged steps to quarantine" in result.stdout
+    assert f"Nothing was changed. To move damaged steps out of the way: forgetscope store verify {store.path}" in result.stdout
     as_json = invoke("verify", store.path, "--json")
     assert as_json.exit_code == 1
     assert {found["path"] for found in json.loads(as_json.stdout)["damage"]} == {str(path) for path in harmed}
+
+
+def test_verify_moves_what_is_damaged_out_of_the_way_when_asked(store: Store, chain: list[str]) -> None:
+    harm(store, chain[2], "probes.parquet")
+    told = output("verify", store.path, "--quarantine")  # exit code 0: nothing damaged is left
+    assert f"Moved to {store.path / 'quarantine' / chain[2]}-1" in told
+    assert "run what made them again" in told
+    assert "Everything is as it was written: 2 steps" in output("verify", store.path, "--quarantine")
+    (store.path / "steps" / "stray").write_text("")
+    left = invoke("verify", store.path, "--quarantine")
+    assert left.exit_code == 1
+    assert left.stdout.splitlines()[1:] == [f"{store.path / 'steps' / 'stray'}: not a folder with a step"]
 
 
 def test_a_long_verification_shows_how_far_it_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +186,9 @@ def test_the_documented_commands_run(store: Store, chain: list[str], tmp_path: P
     text = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     commands = [shlex.split(line, comments=True) for line in block.replace("3f2a", chain[2][:4]).splitlines()]
-    assert [command[:3] for command in commands] == [["forgetscope", "store", name] for name in COMMANDS]
+    assert [command[:3] for command in commands] == [
+        ["forgetscope", "store", name] for name in ("list", "verify", *COMMANDS[1:])
+    ]
     for command in commands:
         output(*command[2:])
     assert len(Store("elsewhere").steps()) == 3
