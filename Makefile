@@ -30,7 +30,7 @@ torture: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m torture $(ONLY)
 
 # Each script prints ratios of things measured in one run, on real images: CIFAR=FOLDER-OR-ARCHIVE names CIFAR-100 if it is not
-# in the cache yet. About half an hour; one of them: make benchmarks ONLY=probe.
+# in the cache yet. More than half an hour; one of them: make benchmarks ONLY=probe.
 BENCHMARKS := training probe all_layers growth memory threads options augmentation snapshots breakdown engine analysis report
 
 benchmarks: $(VENV)/.dev
