@@ -106,6 +106,7 @@ def test_a_job_that_keeps_killing_its_workers_fails(
     assert contents(tmp_path / "store").keys() == first
 
 
+@pytest.mark.slow
 def test_a_failure_is_shown_and_stops_only_what_builds_on_it(
     small: BenchmarkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_failure_is_shown_and_stops_only_what_builds_on_it(
     assert contents(store).keys() == plan.jobs.keys()
 
 
+@pytest.mark.slow
 def test_a_step_that_diverges_blocks_what_builds_on_it(small_file: Path, tmp_path: Path) -> None:
     result = run(small_file, tmp_path / "store", "--set", "learning_rate=1e9", "--set", "experiments=1")
     assert result.exit_code == 0, result.output
