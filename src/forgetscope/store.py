@@ -329,16 +329,17 @@ class Store:
 
     def expel(self, id: str, blocked: Callable[[], None] = lambda: None) -> str | None:
         """Move the step to quarantine if it is damaged, and say so. None if it is whole, or not there."""
-        if self._damage(id) is None:
+        if self.damage(id) is None:
             return None
         with self.lock(id, blocked):
-            damage = self._damage(id)  # asked again: another process may have replaced the step meanwhile
+            damage = self.damage(id)  # asked again: another process may have replaced the step meanwhile
             if damage is None:
                 return None
             folder = self.step(id).folder
             return f"Step {id[:8]} is damaged: {folder / damage.file}: {damage.reason}. Moved to {self.quarantine(folder)}"
 
-    def _damage(self, id: str) -> DamagedStep | None:
+    def damage(self, id: str) -> DamagedStep | None:
+        """What is wrong with the files of a step; None if it is whole, or not there."""
         try:
             if id in self:
                 self.step(id).verify()

@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -96,11 +97,9 @@ class Dispatch:
         self._beat = time.monotonic()
         jobs = [{"step": job.id, "epoch": self._epochs.get(job.id, 0)} for job in running]
         path = self._journal.running
-        try:
+        with suppress(OSError):  # a courtesy to `bench status`; a disk that is full stops the steps themselves
             path.with_suffix(".tmp").write_text(json.dumps({"process": os.getpid(), "jobs": jobs}))
             path.with_suffix(".tmp").replace(path)
-        except OSError:
-            pass  # it is a courtesy; what matters will say so when the disk is full
 
     def outcome(self) -> Outcome:
         return Outcome(self._done, self._bad, time.monotonic() - self._began)

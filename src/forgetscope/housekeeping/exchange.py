@@ -255,18 +255,14 @@ class _Refused(Exception):
 
 
 def _import_step(store: Store, id: str, source: _Source, result: Imported) -> None:
-    if id in store:
-        try:
-            store.step(id).verify()
-            result.present.append(id)
-            return
-        except DamagedStep:
-            pass  # replaced below, once the new one is known to be whole
+    if id in store and store.damage(id) is None:
+        result.present.append(id)
+        return
 
     def write(folder: Path) -> None:
         source.write(folder)
         _refuse_unless_whole(StoredStep(folder), id, store)
-        if id in store:
+        if id in store:  # damaged, and the new one is whole
             result.quarantined.append(store.quarantine(store.step(id).folder))
 
     try:
