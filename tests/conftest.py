@@ -147,16 +147,21 @@ def heed_interruptions() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def raise_schema(folder: Path) -> None:
-    """Make a committed step look as if a newer forgetscope had written it, checksums included."""
-    from forgetscope.store import SCHEMA
-
-    info = json.loads((folder / "step.json").read_bytes()) | {"schema": SCHEMA + 1}
+def rewrite(folder: Path, **changes: object) -> None:
+    """Change a record and make its checksum fit, as a mistaken or malicious hand would."""
+    info = json.loads((folder / "step.json").read_bytes()) | changes
     (folder / "step.json").write_text(json.dumps(info))
     manifest = json.loads((folder / "manifest.json").read_bytes())
     content = (folder / "step.json").read_bytes()
     manifest["step.json"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
     (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def raise_schema(folder: Path) -> None:
+    """Make a committed step look as if a newer forgetscope had written it, checksums included."""
+    from forgetscope.store import SCHEMA
+
+    rewrite(folder, schema=SCHEMA + 1)
 
 
 @pytest.fixture(scope="session")

@@ -38,12 +38,17 @@ def test_wrong_options_are_refused_with_value_and_remedy(options: dict[str, obje
 
 
 def test_suggested_batches_are_valid() -> None:
-    for alpha in (0.3, 0.25, 0.7, 1 / 3):
+    for alpha, batch in ((0.3, 127), (0.25, 127), (0.7, 127), (1 / 3, 127), (0.35, 10)):
         with pytest.raises(SpecError) as caught:
-            RunSpec(alpha=alpha, batch=127)
+            RunSpec(alpha=alpha, batch=batch)
         suggested = str(caught.value).rsplit(": ", 1)[1].rstrip(".").split(" or ")
-        for batch in suggested:
-            assert RunSpec(alpha=alpha, batch=int(batch)).batch == int(batch)
+        for other in suggested:
+            assert RunSpec(alpha=alpha, batch=int(other)).batch == int(other)
+
+
+def test_an_alpha_that_no_batch_suits_gets_no_suggestion_of_one() -> None:
+    with pytest.raises(SpecError, match=r"Nearest alpha: 0.1 or 0.2\.$"):
+        RunSpec(alpha=0.123456789, batch=10)
 
 
 def test_a_spec_survives_toml() -> None:

@@ -17,26 +17,35 @@ import pytest
 
 from conftest import raise_schema
 from forgetscope.errors import DamagedStep, SpecError, StateFreed, StoreError
-from forgetscope.spec import AugmentationSpec, RunSpec, step_specs
-from forgetscope.store import FREED, SCHEMA, STATE, TABLES, StepRecord, Store
+from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
+from forgetscope.store import FREED, SCHEMA, STATE, TABLES, StepRecord, Store, TableName
+from forgetscope.tablefiles import SCHEMAS
 
-ID = "a" * 32
 
-
-def record(id: str = ID, parent: str | None = None, value: float = 1.0) -> StepRecord:
-    (spec,) = step_specs(RunSpec(), ((0,),), AugmentationSpec())
+def record(seed: int = 0, parent: StepRecord | None = None, value: float = 1.0) -> StepRecord:
+    number = 1 if parent is None else parent.spec.step + 1
+    spec = step_specs(RunSpec(seed=seed), [(i,) for i in range(number)], AugmentationSpec())[-1]
     return StepRecord(
-        id=id,
-        parent=parent,
+        id=step_id(parent and parent.id, spec, "d"),
+        parent=parent and parent.id,
         spec=spec,
         data={"name": "glyphs", "image_size": None, "shape": [16, 16], "digest": "d"},
         environment={"threads": 1},
         timings={"seconds": 1.5},
         history=[{"epoch": 1, "loss": 0.5}],
-        tables={name: pa.table({"name": [name], "value": [value]}) for name in TABLES},
+        tables={name: table(name, value) for name in TABLES},
         network="resnet8",
         state={"head.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "count": np.array(3)},
     )
+
+
+def table(name: TableName, value: float) -> pa.Table:
+    """One row, with this value in every column."""
+    columns = {column: str(value) if type == pa.string() else value for column, type in SCHEMAS[name].items()}
+    return pa.table({column: pa.array([x]).cast(SCHEMAS[name][column]) for column, x in columns.items()})
+
+
+ID = record().id
 
 
 @pytest.fixture
@@ -52,7 +61,7 @@ def test_what_is_committed_is_read_back(store: Store) -> None:
     assert step.info["schema"] == SCHEMA
     assert step.info["history"] == [{"epoch": 1, "loss": 0.5}]
     assert step.spec == record().spec
-    assert step.table("pairs").to_pydict() == {"name": ["pairs"], "value": [1.0]}
+    assert step.table("pairs").to_pydict() == {"class_id": [1], "source_class_id": [1], "source_is_new": [True], "term": [1.0]}
     assert step.state()["head.weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert step.state()["count"].shape == ()
     step.verify()
@@ -60,7 +69,7 @@ def test_what_is_committed_is_read_back(store: Store) -> None:
 
 def test_the_digest_of_the_initial_weights_is_there_or_not(store: Store) -> None:
     assert store.commit(dataclasses.replace(record(), start={"weights": "5" * 64}), "2026-01-01").start_weights == "5" * 64
-    without = store.commit(record(id="b" * 32), "2026-01-01")
+    without = store.commit(record(1), "2026-01-01")
     assert without.start_weights is None
     assert "start" not in without.info
 
@@ -70,7 +79,7 @@ def test_only_a_durable_commit_waits_for_the_disk(store: Store, monkeypatch: pyt
     monkeypatch.setattr(os, "fsync", waits.append)
     quick = store.commit(record(), "2026-01-01", durable=False)
     assert waits == []
-    slow = store.commit(record("b" * 32), "2026-01-01")
+    slow = store.commit(record(1), "2026-01-01")
     assert len(waits) == len(slow.manifest) + 3  # each file, the manifest, the folder and the one that holds it
     assert quick.manifest.keys() == slow.manifest.keys()
     quick.verify()
@@ -79,7 +88,7 @@ def test_only_a_durable_commit_waits_for_the_disk(store: Store, monkeypatch: pyt
 def test_a_simulated_step_says_so(store: Store) -> None:
     made = {"seed": 3, "truth": {"noise": 0.5}}
     assert store.commit(dataclasses.replace(record(), simulated=made), "2026-01-01").simulated == made
-    trained = store.commit(record("b" * 32), "2026-01-01")
+    trained = store.commit(record(1), "2026-01-01")
     assert trained.simulated is None
     assert "simulated" not in trained.info  # its bytes are what they were
 
@@ -108,7 +117,7 @@ def test_no_file_is_a_pickle_and_the_tables_hold_no_time_or_path(store: Store, t
 def test_the_first_commit_wins(store: Store) -> None:
     store.commit(record(value=1.0), "2026-01-01")
     second = store.commit(record(value=2.0), "2026-01-02")
-    assert second.table("classes")["value"].to_pylist() == [1.0]
+    assert second.table("classes")["accuracy"].to_pylist() == [1.0]
     assert not list((store.path / "working").iterdir())
 
 
@@ -126,7 +135,7 @@ def test_every_damaged_file_is_noticed(store: Store, name: str, damage: str) -> 
         content[middle] ^= 1
         path.write_bytes(content)
     with pytest.raises(
-        DamagedStep, match=rf"Step aaaaaaaa is damaged: .*{name if damage != 'flip' else ''}.*store verify .* --quarantine"
+        DamagedStep, match=rf"Step {ID[:8]} is damaged: .*{name if damage != 'flip' else ''}.*store verify .* --quarantine"
     ):
         store.step(ID).verify()
 
@@ -158,24 +167,31 @@ def test_quarantine_keeps_every_copy(store: Store) -> None:
 
 
 def test_experiments_are_the_chains_that_nothing_continues(store: Store) -> None:
-    for id, parent, when in (("a", None, "1"), ("b", "a", "2"), ("c", "a", "3"), ("d", "b", "4"), ("e", None, "0")):
-        store.commit(record(id * 32, parent and parent * 32), when)
-    chains = [[step.id[0] for step in chain] for chain in store.experiments()]
+    records: dict[str | None, StepRecord] = {}
+    for seed, (name, parent, when) in enumerate(
+        (("a", None, "1"), ("b", "a", "2"), ("c", "a", "3"), ("d", "b", "4"), ("e", None, "0"))
+    ):
+        records[name] = record(seed, records.get(parent))
+        store.commit(records[name], when)
+    names = {made.id: name for name, made in records.items()}
+    chains = [[names[step.id] for step in chain] for chain in store.experiments()]
     assert chains == [["e"], ["a", "c"], ["a", "b", "d"]]
 
 
 def test_a_missing_parent_is_named(store: Store) -> None:
-    store.commit(record("b" * 32, "a" * 32), "1")
-    with pytest.raises(StoreError, match="Step aaaaaaaa is missing"):
-        store.chain("b" * 32)
+    child = record(parent=record())
+    store.commit(child, "1")
+    for look in (lambda: store.chain(child.id), store.experiments):
+        with pytest.raises(StoreError, match=f"Step {ID[:8]} is missing"):
+            look()
 
 
 def test_steps_are_found_by_the_beginning_of_their_id(store: Store) -> None:
-    store.commit(record("ab" * 16), "1")
-    store.commit(record("ac" * 16), "1")
-    assert store.find("ac").id == "ac" * 16
-    with pytest.raises(SpecError, match=r"2 steps in .* begin with 'a'"):
-        store.find("a")
+    for seed in (0, 1):
+        store.commit(record(seed), "1")
+    assert store.find(ID[:5]).id == ID
+    with pytest.raises(SpecError, match=r"2 steps in .* begin with ''"):
+        store.find("")
     with pytest.raises(SpecError, match=r"No steps in .* begin with 'x'"):
         store.find("x")
 
@@ -192,7 +208,7 @@ def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def _hold_lock(path: Path, held: multiprocessing.synchronize.Event) -> None:
-    with Store(path).lock(ID, lambda: None):
+    with Store(path).lock(ID, print):
         held.set()
         os.kill(os.getpid(), 9)
 
@@ -205,7 +221,7 @@ def test_a_lock_dies_with_its_holder(store: Store) -> None:
     assert held.wait(60)
     process.join()
     waited: list[str] = []
-    with store.lock(ID, lambda: waited.append("blocked")):
+    with store.lock(ID, waited.append):
         pass
     assert waited == []
 
@@ -246,7 +262,7 @@ def test_a_freed_state_is_no_damage_but_cannot_be_read(store: Store) -> None:
     assert step.state_freed
     step.verify()
     with pytest.raises(
-        StateFreed, match=r"The state of step aaaaaaaa .* was freed .*The next `forgetscope run` .* recomputes it"
+        StateFreed, match=rf"The state of step {ID[:8]} .* was freed .*The next `forgetscope run` .* recomputes it"
     ):
         step.state()
 

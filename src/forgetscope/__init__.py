@@ -11,11 +11,12 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forgetscope.errors import SpecError, WriteError
 from forgetscope.threads import wait_briefly
 
 if TYPE_CHECKING:
@@ -85,8 +86,14 @@ def run(
     from forgetscope.cli.progress import watch
     from forgetscope.experiment import run_experiment
     from forgetscope.experiment.stopping import Stop, on_signals
+    from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
+    if not isinstance(spec, RunSpec):
+        made = "fs.RunSpec(**options)" if isinstance(spec, Mapping) else "fs.RunSpec.from_toml(path)"
+        raise SpecError(f"fs.run takes a RunSpec, not a {type(spec).__name__}: make one with {made}.")
+    if not isinstance(store, str | Path):
+        raise SpecError(f"store = {store!r} is not the path of a folder.")
     opened, stop = Store(store), Stop()
     with watch(enabled=progress) as watcher, on_signals(stop):
         plan = run_experiment(
@@ -110,11 +117,18 @@ def write_report(
 ) -> Path:
     """Write the page of an experiment, or of an analysis of a whole store: one HTML file that needs nothing else."""
     from forgetscope.analysis.experiments import Experiment
+    from forgetscope.analysis.results import Analysis
     from forgetscope.data.library import recorded_data, recorded_strips
-    from forgetscope.errors import WriteError
+    from forgetscope.files import replace_durably
+    from forgetscope.outputs import PAGE, refuse_foreign_file
     from forgetscope.report.explorer import explore, explore_chain
 
     path = Path(path)
+    refuse_foreign_file(path, PAGE, "page")
+    if not isinstance(shown, Experiment | Analysis):
+        raise SpecError(
+            f"fs.write_report shows what fs.run, open_experiment or analyse returned, not a {type(shown).__name__}."
+        )
     if isinstance(shown, Experiment):
         from forgetscope.report.page import render_page
 
@@ -127,9 +141,9 @@ def write_report(
         page = render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise WriteError(f"Cannot write the page to {path}: {error.strerror or error}. Name another file.") from None
+    replace_durably(path, page.encode())
     return path
 
 

@@ -1,5 +1,7 @@
 """What can go wrong for a user, as types. Each message says what, which value, and what to do next."""
 
+TRACEBACK = "FORGETSCOPE_TRACEBACK"  # set in the environment: errors are shown with all that led to them
+
 
 class ForgetscopeError(Exception):
     """Base of every error that this project raises on purpose; the command line prints it without a traceback."""
@@ -37,6 +39,10 @@ class DamagedStep(StoreError):
         self.file, self.reason = file, reason
 
 
+class DamagedPlan(StoreError):
+    """What a store remembers of a plan cannot be read."""
+
+
 class StateFreed(StoreError):
     """A step's state was freed to save space; its results are whole."""
 
@@ -47,6 +53,10 @@ class DamagedExport(ForgetscopeError):
 
 class WriteError(ForgetscopeError):
     """The disk refused; what was finished is kept."""
+
+
+class OwnCodeFailed(ForgetscopeError):
+    """A user's own policy or network raised something; that is the cause."""
 
 
 class Diverged(ForgetscopeError):

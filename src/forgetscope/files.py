@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
+import io
 import os
+import secrets
 import shutil
+import stat
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 from forgetscope.errors import WriteError
 
+NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}  # what flock says where there are none
+NO_FILE = {errno.ELOOP, errno.ENXIO, errno.EISDIR}  # what opening says of links, of pipes and sockets, and of folders
+_without_locks: set[Path] = set()  # folders of which this process has said so
+
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Write and wait until the disk has it."""
-    with told(path, len(data)):
-        _write(path, data)
+    """Write and wait until the disk has it. A link that has this name is not followed."""
+    with told(path, len(data)), open(path, "wb", opener=_no_link) as file:
+        _write(file, data)
 
 
 def write_soon(path: Path, data: bytes) -> None:
@@ -26,40 +37,102 @@ def write_soon(path: Path, data: bytes) -> None:
         path.write_bytes(data)
 
 
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+def _write(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
+def replace_durably(path: Path, data: bytes, *, missing_ok: bool = False) -> None:
+    """Write a file so that a reader, or a crash at any instant, finds the old content or the new.
+
+    missing_ok: where its folder is gone, nothing is written."""
+    with told(path, len(data)), suppress(*[FileNotFoundError] if missing_ok else []):
+        with _beside(path) as file:
+            _write(file, data)
+        sync_folder(path.parent)
+
+
+def replace_soon(path: Path, data: bytes) -> None:
+    """The same, leaving it to the system when the disk gets it. Raises OSError."""
+    with _beside(path) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def replace_durably(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash at any instant, finds the old content or the new."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with told(path, len(data)):
-            _write(temporary, data)
-            os.replace(temporary, path)
-            sync_folder(path.parent)
-    except WriteError:
-        temporary.unlink(missing_ok=True)  # a part of a file is of no use and takes room
-        raise
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write piece by piece. It takes its name, durably, when the block ends well; otherwise nothing is left of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with told(path):
+        with _beside(path) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(path.parent)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the name when the block ends well. Until then its own name is one that nobody can foresee: in a
+    folder that others can write to, a link could wait there."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with told(path):
-            with temporary.open("wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:
+            yield file
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)  # a part of a file is of no use and takes room
+        raise
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The content of a plain file that is no larger than `limit`; OSError for anything else, links and devices too."""
+    with open_regular(path, limit) as file:
+        # Python takes at once all the memory that is asked for, so no more is asked for than there is.
+        return file.read(min(os.fstat(file.fileno()).st_size, limit))
+
+
+def open_regular(path: Path, limit: int) -> io.BufferedReader:
+    """A plain file, to be read. Opening never waits, as that of a pipe would."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _NoFile() if error.errno in NO_FILE else error from None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+        os.close(descriptor)
+        raise too_large(found.st_size, limit) if stat.S_ISREG(found.st_mode) else _NoFile()
+    return os.fdopen(descriptor, "rb")
+
+
+def append_regular(path: Path) -> BinaryIO:
+    """A plain file, to be added to, made if it is not there. Opening never waits; WriteError for anything else."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        raise _in_the_way(path) if error.errno in NO_FILE else error from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _in_the_way(path)
+    return os.fdopen(descriptor, "ab")
+
+
+class _NoFile(OSError):
+    def __init__(self) -> None:
+        super().__init__(errno.EINVAL, "a link, or something else that is no plain file")
+
+
+def _in_the_way(path: Path) -> WriteError:
+    return WriteError(f"{path} is {_NoFile().strerror}. Remove it, then run the same command again.")
+
+
+def too_large(size: int, limit: int) -> OSError:
+    return OSError(errno.EFBIG, f"{size:,} bytes, more than the {limit:,} that such a file may have")
 
 
 def with_checksum(body: bytes) -> bytes:
@@ -73,9 +146,19 @@ def without_checksum(content: bytes) -> bytes | None:
     return body if hashlib.sha256(body).digest() == checksum else None
 
 
+def matches_checksum(file: io.BufferedReader) -> bool:
+    """The same of a file, without keeping it."""
+    checksum = file.read(32)
+    return hashlib.file_digest(file, "sha256").digest() == checksum
+
+
 def size_of(path: Path) -> int:
     """Bytes in a file, or in all files below a folder; what vanishes meanwhile counts nothing."""
-    files = [path] if not path.is_dir() else [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    files = (
+        [path]
+        if not path.is_dir() or path.is_symlink()
+        else [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    )
     return sum(_size(file) for file in files)
 
 
@@ -87,13 +170,23 @@ def _size(path: Path) -> int:
 
 
 def put_aside(path: Path, quarantine: Path, name: str) -> Path:
-    """Move something damaged into a folder for such things, under its name and the next free number; nothing is deleted."""
+    """Move something damaged into a folder for such things, under its name and the next free number; nothing is deleted.
+
+    Where it is now; if another process was faster, only the folder is known."""
     with told(quarantine):
         quarantine.mkdir(exist_ok=True)
-        number = 1
-        while (target := quarantine / f"{name}-{number}").exists():
-            number += 1
-        os.rename(path, target)
+        is_folder = path.is_dir() and not path.is_symlink()
+        reserve, release = (Path.mkdir, Path.rmdir) if is_folder else (partial(Path.touch, exist_ok=False), Path.unlink)
+        for number in count(1):
+            target = quarantine / f"{name}-{number}"
+            with suppress(FileExistsError):
+                reserve(target)  # a rename alone would replace what another process has put there since we looked
+                break
+        try:
+            os.rename(path, target)
+        except FileNotFoundError:
+            release(target)
+            return quarantine
         sync_folder(path.parent)
     return target
 
@@ -137,64 +230,93 @@ def _megabytes(size: int) -> str:
 
 
 @contextmanager
-def locked(path: Path, blocked: Callable[[], None], done: Callable[[], bool]) -> Iterator[None]:
+def locked(path: Path, note: Callable[[str], None], waiting: str, done: Callable[[], bool]) -> Iterator[None]:
     """Hold an advisory lock on a file; the kernel releases it when its holder dies.
 
-    Calls `blocked` before waiting. A lock only avoids double work, so its file is removed as soon as the work is `done`:
-    whoever comes later finds the result.
+    Notes `waiting` before waiting. A lock only avoids double work, so its file is removed as soon as the work is `done`:
+    whoever comes later finds the result. Where there are no locks, that is noted once and the work is done without.
     """
-    file = _lock(path, blocked)
+    file = _lock(path, note, waiting)
     with file:
         yield
         if done():
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # a file that stays harms nobody: nobody holds it
+                path.unlink(missing_ok=True)
 
 
-def _lock(path: Path, blocked: Callable[[], None]) -> TextIO:
+def _lock(path: Path, note: Callable[[str], None], waiting: str) -> BinaryIO:
     """The file, opened and locked, that has this name now. The one that was waited for may have been removed meanwhile."""
     told_once = False
     while True:
-        with told(path):
-            file = path.open("a")
-        if not _try_lock(file.fileno()):
-            if not told_once:
-                blocked()
-                told_once = True
-            fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+        with told(path), ExitStack() as stack:
+            file = stack.enter_context(append_regular(path))
+            try:
+                if not _flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    if not told_once:
+                        note(waiting)
+                        told_once = True
+                    _flock(file.fileno(), fcntl.LOCK_EX)
+                is_it = os.path.samestat(os.fstat(file.fileno()), path.lstat())
+            except _NoLocks as reason:
+                _say_once(path.parent, reason, note)
+                is_it = True
+            except FileNotFoundError:
+                is_it = False
+            if is_it:
+                stack.pop_all()  # it stays open
                 return file
-        except FileNotFoundError:
-            pass
-        file.close()
+
+
+def _say_once(folder: Path, reason: _NoLocks, note: Callable[[str], None]) -> None:
+    if folder not in _without_locks:
+        _without_locks.add(folder)
+        note(
+            f"{folder}: the file system has no locks ({reason}). Going on without: results are the same, but processes that "
+            "work at the same thing at the same time may do it twice."
+        )
 
 
 @contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """Hold an advisory lock for the block if nobody has it, and say whether. Never waits; what was free leaves no file."""
-    with path.open("a") as file:
-        free = _try_lock(file.fileno())
+    """Hold an advisory lock for the block if nobody has it, and say whether. Never waits; what was free leaves no file.
+
+    Where there are no locks it is free: what is done under it must be right without."""
+    with append_regular(path) as file:
+        try:
+            free = _flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except _NoLocks:
+            free = True
         try:
             yield free
         finally:
             if free:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds this advisory lock now, or may hold it for all that we are allowed to see; makes no file."""
+    """Whether a process holds this advisory lock now, or may hold it for all that can be seen; makes no file."""
     try:
-        with path.open("rb") as file:
-            return not _try_lock(file.fileno())
-    except FileNotFoundError:
+        with open_regular(path, sys.maxsize) as file:
+            return not _flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)  # NFS: a lock to write needs a file to write
+    except (FileNotFoundError, _NoFile):  # what is no plain file can be nobody's lock
         return False
-    except PermissionError:
+    except (PermissionError, _NoLocks):
         return True
 
 
-def _try_lock(descriptor: int) -> bool:
+class _NoLocks(Exception):
+    """The file system cannot lock."""
+
+
+def _flock(descriptor: int, operation: int) -> bool:
+    """False if another has it."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, operation)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise _NoLocks(error.strerror) from None
     return True

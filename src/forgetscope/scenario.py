@@ -32,7 +32,8 @@ def class_sequence(classes: int, increment: float, steps: int, seed: int) -> Inc
     if steps * size > classes:
         raise SpecError(
             f"{steps} steps of {size} classes need {steps * size} classes, but the data set has {classes}. "
-            f"Use at most {classes // size} steps or an increment of at most {classes // steps / classes:g}."
+            f"Use at most {classes // size} steps"
+            + (f" or an increment of at most {classes // steps / classes:g}." if steps <= classes else ".")
         )
     order = Streams(seed, 0)("class-sequence").permutation(classes)
     return tuple(tuple(sorted(order[i * size : (i + 1) * size].tolist())) for i in range(steps))

@@ -7,20 +7,23 @@ retention rate of the same sequence and seed shares it.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
 
 from forgetscope.errors import SpecError
+from forgetscope.options import checked, read_toml
+from forgetscope.options import explain as explain  # these have long been found here
+from forgetscope.options import nearest as nearest
+from forgetscope.options import parse_setting as parse_setting
+from forgetscope.options import toml_value as toml_value
 
 PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards it
 
@@ -40,8 +43,12 @@ POLICIES = (
 )
 Sampling = Literal["iid", "reshuffled", "reshuffled-short"]
 Precision = Literal["float32", "bfloat16"]
-Share = Annotated[float, Field(gt=0, le=1)]
-OpenShare = Annotated[float, Field(gt=0, lt=1)]
+Real = Annotated[float, BeforeValidator(lambda given: repr(given) if isinstance(given, bool) else given)]  # true is not 1.0
+Share = Annotated[Real, Field(gt=0, le=1)]
+OpenShare = Annotated[Real, Field(gt=0, lt=1)]
+Seed = Annotated[StrictInt, Field(ge=0, le=2**63 - 1)]  # what SQL and Parquet can hold
+Epochs = Annotated[StrictInt, Field(ge=0, le=100_000)]
+Batch = Annotated[StrictInt, Field(ge=2, le=65_536)]
 NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
 
 
@@ -52,7 +59,7 @@ class Frozen(BaseModel):
 class RunSpec(Frozen):
     """One experiment: a sequence of incremental steps, a rehearsal policy and a seed."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, /, **options: Any) -> None:
         try:
             super().__init__(**options)
         except ValidationError as error:
@@ -68,10 +75,8 @@ class RunSpec(Frozen):
         "features before the head: resnet8-projected, ...; or your own: package.module:factory.",
     )
     increment: Share = Field(0.10, description="Share of the data set's classes that each step introduces.")
-    steps: Annotated[StrictInt, Field(ge=1)] = Field(3, description="Number of incremental steps.")
-    sequence_seed: Annotated[StrictInt, Field(ge=0)] | None = Field(
-        None, description="Seed of the class sequence alone. Not set: the same as seed."
-    )
+    steps: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(3, description="Number of incremental steps.")
+    sequence_seed: Seed | None = Field(None, description="Seed of the class sequence alone. Not set: the same as seed.")
     sequence: tuple[tuple[StrictInt, ...], ...] | None = Field(
         None,
         description="Class numbers of each step, for example [[0, 1], [2, 3]]. Replaces increment, steps and sequence_seed.",
@@ -82,7 +87,7 @@ class RunSpec(Frozen):
         "or your own: package.module:function.",
     )
     retention: Share = Field(0.08, description="Share of each past class's training images that is kept.")
-    memory: Annotated[StrictInt, Field(ge=1)] | None = Field(
+    memory: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = Field(
         None, description="Images kept of all past classes together, divided anew in each step. Replaces retention."
     )
     alpha: OpenShare | tuple[OpenShare, ...] = Field(
@@ -94,34 +99,30 @@ class RunSpec(Frozen):
         description="iid: draws with replacement, as the paper has it. reshuffled: passes without replacement, a short last "
         "batch is filled up. reshuffled-short: it is left short, as in the released scripts.",
     )
-    validation: Annotated[float, Field(ge=0, le=0.5)] = Field(
+    validation: Annotated[Real, Field(ge=0, le=0.5)] = Field(
         0.0, description="Share of each class's training images that is set aside and not used at all."
     )
-    epochs: Annotated[StrictInt, Field(ge=1)] = Field(20, description="Passes over the new data in each step.")
-    first_batch: Annotated[StrictInt, Field(ge=2)] = Field(64, description="Images per iteration in the first step.")
-    batch: Annotated[StrictInt, Field(ge=2)] = Field(
-        128, description="Images per iteration from the second step on, new and rehearsed together."
-    )
-    learning_rate: Annotated[float, Field(gt=0)] = Field(
+    epochs: Annotated[Epochs, Field(ge=1)] = Field(20, description="Passes over the new data in each step.")
+    first_batch: Batch = Field(64, description="Images per iteration in the first step.")
+    batch: Batch = Field(128, description="Images per iteration from the second step on, new and rehearsed together.")
+    learning_rate: Annotated[Real, Field(gt=0, le=100)] = Field(
         0.1, description="At the start of each step; annealed to 0 by a cosine."
     )
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="Momentum of SGD.")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(5e-4, description="On all parameters.")
+    momentum: Annotated[Real, Field(ge=0, lt=1)] = Field(0.9, description="Momentum of SGD.")
+    weight_decay: Annotated[Real, Field(ge=0, le=10)] = Field(5e-4, description="On all parameters.")
     precision: Precision = Field(
         "float32",
         description="Arithmetic of the training passes. bfloat16: mixed precision; weights and measurements stay in float32.",
     )
-    crop: Annotated[StrictInt, Field(ge=0)] | None = Field(
+    crop: Annotated[StrictInt, Field(ge=0, le=128)] | None = Field(
         None, description="Augmentation: zero pixels around an image before a random crop. Not set: the data set's own."
     )
     flip: StrictBool | None = Field(None, description="Augmentation: flip half of the images. Not set: the data set's own.")
-    brightness: Annotated[float, Field(ge=0, le=1)] | None = Field(
+    brightness: Annotated[Real, Field(ge=0, le=1)] | None = Field(
         None, description="Augmentation: brightness factors from 1 - b to 1 + b. Not set: the data set's own."
     )
-    probe_every: Annotated[StrictInt, Field(ge=0)] = Field(
-        1, description="Epochs between two measurements of interference; 0 measures nothing."
-    )
-    all_layers_every: Annotated[StrictInt, Field(ge=0)] = Field(
+    probe_every: Epochs = Field(1, description="Epochs between two measurements of interference; 0 measures nothing.")
+    all_layers_every: Epochs = Field(
         0,
         description="Epochs between two measurements over all parameters, beside those of the last layer; 0: none. "
         "Each costs about as much as training on every past and new image once.",
@@ -132,7 +133,7 @@ class RunSpec(Frozen):
     released_nic: StrictBool = Field(
         False, description="Measure also NIC with the wrong entry that the released scripts read in second steps."
     )
-    seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="Everything random follows from it.")
+    seed: Seed = Field(0, description="Everything random follows from it.")
 
     @model_validator(mode="after")
     def _options_agree(self) -> Self:
@@ -147,6 +148,8 @@ class RunSpec(Frozen):
         beside = [name for name in BESIDE_THE_PROBES if getattr(self, name)]
         if beside and self.probe_every == 0:
             raise ValueError(f"{beside[0]} is measured beside the probes, and probe_every = 0 takes none. Set it to 1")
+        if self.image_size is not None:
+            self.check_crop(self.image_size)
         if self.policy not in POLICIES and not NAMED_CODE.fullmatch(self.policy):
             raise ValueError(f"policy = {self.policy!r} is not known.{nearest(self.policy, POLICIES)}".rstrip("."))
         steps = self.steps if self.sequence is None else len(self.sequence)
@@ -158,21 +161,21 @@ class RunSpec(Frozen):
                 raise ValueError(_whole_rehearsal(alpha, self.batch))
         return self
 
+    def check_crop(self, side: int) -> None:
+        """Of a crop that is moved by more than half of the image too little is left."""
+        if (self.crop or 0) > side // 2:
+            raise SpecError(f"crop = {self.crop} pixels around images of {side} x {side}: use at most {side // 2}.")
+
     def alpha_of(self, step: int) -> float:
         """The share of rehearsal images in a batch of this step, which is at least the second."""
         return self.alpha[step - 2] if isinstance(self.alpha, tuple) else self.alpha
 
     @classmethod
-    def from_toml(cls, path: Path, overrides: Mapping[str, object] | None = None) -> Self:
+    def from_toml(cls, path: str | Path, overrides: Mapping[str, object] | None = None) -> Self:
         """Read a run from a TOML file; overrides win."""
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SpecError(f"Cannot read {path}: {error}. `forgetscope config` prints a file to start from.") from None
-        try:
-            return cls(**{**values, **(overrides or {})})
-        except SpecError as error:
-            raise SpecError(f"{path.name}: {error}") from None
+        path = Path(path)
+        values = read_toml(path, "`forgetscope config` prints a file to start from.")
+        return checked(cls, path.name, values, overrides or {})
 
     def to_toml(self, *, comments: bool = False) -> str:
         """Every option with its value; options that are not set appear commented out, which `comments` explains."""
@@ -186,22 +189,6 @@ class RunSpec(Frozen):
                 lines += ["", f"# {field.description}"]
             lines.append(f"# {name} =" if value is None else f"{name} = {toml_value(value)}")
         return "\n".join(lines).strip() + "\n"
-
-
-def toml_value(value: object) -> str:
-    """Strings, numbers, truth values and lists of them are written alike in JSON and in TOML."""
-    return json.dumps(value)
-
-
-def parse_setting(setting: str, option: str = "--set", example: str = "epochs=5") -> tuple[str, object]:
-    """`key=value` from the command line; the value is TOML, or a plain word."""
-    name, equals, text = setting.partition("=")
-    if not equals or not name.strip():
-        raise SpecError(f"{option} {setting!r} is not of the form key=value, for example {option} {example}.")
-    try:
-        return name.strip(), tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name.strip(), text.strip()
 
 
 class AugmentationSpec(Frozen):
@@ -326,45 +313,24 @@ def _rehearsal(**options: Any) -> RehearsalSpec:
 
 def step_id(parent: str | None, spec: StepSpec, data_digest: str) -> str:
     """128 bits in hexadecimal: the name of a step's folder. What is not set does not count, so new options keep old ids."""
-    content = {"parent": parent, "spec": spec.model_dump(mode="json", exclude_none=True), "data": data_digest}
+    return canonical_id(parent, spec.model_dump(mode="json", exclude_none=True), data_digest)
+
+
+def canonical_id(parent: str | None, spec: Mapping[str, Any], data_digest: str) -> str:
+    """The id of a specification as it is recorded."""
+    content = {"parent": parent, "spec": spec, "data": data_digest}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint for a misspelt name, ready to append to a sentence."""
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(names)}."
 
 
 def _whole_rehearsal(alpha: float, batch: int) -> str:
     below = min(max(int(alpha * batch), 1), batch - 1)
     alphas = sorted({below / batch, min(below + 1, batch - 1) / batch})
-    unit = Fraction(alpha).limit_denominator(batch).denominator
-    batches = sorted({max(2, round(batch / unit)) * unit if unit > 1 else batch, (batch // unit + 1) * unit})
+    unit = Fraction(alpha).limit_denominator(1000).denominator
+    whole = abs(alpha * unit - round(alpha * unit)) < 1e-9  # else no batch of a reasonable size suits this alpha
+    batches = sorted({max(1, batch // unit) * unit, (batch // unit + 1) * unit}) if whole else []
     return (
         f"alpha * batch = {alpha:g} * {batch} = {alpha * batch:g} rehearsal images per iteration is not a whole number "
-        f"from 1 to {batch - 1}. Nearest alpha: {' or '.join(f'{a:g}' for a in alphas)}; "
-        f"nearest batch for this alpha: {' or '.join(map(str, batches))}"
+        f"from 1 to {batch - 1}. Nearest alpha: {' or '.join(f'{a:g}' for a in alphas)}"
+        + (f"; nearest batch for this alpha: {' or '.join(map(str, batches))}" if batches else "")
     )
-
-
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """All of pydantic's findings as one paragraph in the user's terms."""
-    names = list(model.model_fields)
-    sentences = []
-    first_of_each = {finding["loc"][:1]: finding for finding in reversed(error.errors())}  # an option of two types has two
-    for finding in reversed(first_of_each.values()):
-        name, kind, value = "".join(map(str, finding["loc"][:1])), finding["type"], finding["input"]
-        if kind == "extra_forbidden":
-            sentences.append(f"There is no option {name!r}.{nearest(name, names)}")
-        elif not name:
-            message = finding["msg"].removeprefix("Value error, ")
-            sentences.append(message if message.endswith("?") else f"{message}.")
-        elif kind == "literal_error":
-            known = get_args(model.model_fields[name].annotation)
-            sentences.append(f"{name} = {value!r} is not known.{nearest(str(value), known)}")
-        else:
-            message = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
-            sentences.append(f"{name} = {value!r} is not valid: it {message}.")
-    return " ".join(sentences)

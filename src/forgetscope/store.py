@@ -15,35 +15,34 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors.numpy
-from numpy.typing import NDArray
 
-from forgetscope.errors import DamagedStep, SpecError, StateFreed, StoreError
+from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
 from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_durably, write_soon
 from forgetscope.spec import StepSpec
+from forgetscope.stepfiles import FREED as FREED
+from forgetscope.stepfiles import STATE as STATE
+from forgetscope.stepfiles import TableName as TableName
+from forgetscope.stored import ALL_TABLES as ALL_TABLES
+from forgetscope.stored import SCHEMA as SCHEMA
+from forgetscope.stored import TABLES as TABLES
+from forgetscope.stored import StoredStep as StoredStep
+from forgetscope.stored import Tensors as Tensors
 
-SCHEMA = 1
+FOLDERS = ("steps", "working", "plans", "quarantine")
 
-TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra"]
-ALL_TABLES: tuple[TableName, ...] = get_args(TableName)
-TABLES = ALL_TABLES[:-1]  # those that every step has; `extra` is there where something was measured beside the probes
-STATE = "state.safetensors"
-FREED = "state.freed"  # the SHA-256 of a state that was freed; written before the state goes
 ALL_LAYERS, EVERY_ITERATION, RELEASED = "all layers", "every iteration", "released"  # what `measure` says in `extra`
 COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
-Tensors = dict[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
@@ -65,129 +64,7 @@ class StepRecord:
     start: Mapping[str, str] | None = None  # SHA-256 of the weights that training started from
 
 
-@dataclass(frozen=True)
-class StoredStep:
-    """A committed step. Nothing is read before it is asked for; what is read is verified."""
-
-    folder: Path
-
-    @property
-    def id(self) -> str:
-        return self.folder.name
-
-    @cached_property
-    def info(self) -> dict[str, Any]:
-        """The content of step.json."""
-        info: dict[str, Any] = json.loads(self.verified("step.json"))
-        if info["schema"] > SCHEMA:
-            raise StoreError(
-                f"Step {self.id[:8]} in {self.folder.parents[1]} has schema version {info['schema']}; this forgetscope "
-                f"reads up to {SCHEMA}. Upgrade it: `pip install --upgrade forgetscope`."
-            )
-        return info
-
-    @property
-    def parent(self) -> str | None:
-        parent: str | None = self.info["parent"]
-        return parent
-
-    @cached_property
-    def spec(self) -> StepSpec:
-        return StepSpec.model_validate(self.info["spec"])
-
-    @property
-    def divergence(self) -> dict[str, Any] | None:
-        """Epoch, iteration and loss at which training diverged; None for a step that came to its end."""
-        facts: dict[str, Any] | None = self.info.get("divergence")
-        return facts
-
-    @property
-    def simulated(self) -> dict[str, Any] | None:
-        """Seed and truth of a simulation; None for a step that was trained."""
-        facts: dict[str, Any] | None = self.info.get("simulated")
-        return facts
-
-    @property
-    def start_weights(self) -> str | None:
-        """SHA-256 of the network when training began, head grown; None where it was not recorded."""
-        digest: str | None = self.info.get("start", {}).get("weights")
-        return digest
-
-    def has(self, name: TableName) -> bool:
-        return f"{name}.parquet" in self.manifest
-
-    def table(self, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
-        """All columns, or some of them, which are decoded alone."""
-        # Not pq.read_table: its threads, still starting when a short command ends beside torch, abort the process at exit.
-        return pq.ParquetFile(pa.BufferReader(self.verified(f"{name}.parquet"))).read(columns=columns, use_threads=False)
-
-    def state(self) -> Tensors:
-        """The tensors that the next step starts from; raises StateFreed if they were freed."""
-        try:
-            content = self.verified(STATE)
-        except DamagedStep:
-            if not self.state_freed:
-                raise
-            raise StateFreed(
-                f"The state of step {self.id[:8]} in {self.folder.parents[1]} was freed by `forgetscope store gc`; "
-                "its results are all there. The next `forgetscope run` that builds on this step recomputes it."
-            ) from None
-        tensors: Tensors = safetensors.numpy.load(content)
-        return tensors
-
-    @property
-    def state_freed(self) -> bool:
-        """Whether the state is gone on purpose: it is not there, and the marker names the one that was."""
-        try:
-            marker = (self.folder / FREED).read_bytes()
-        except OSError:
-            return False
-        return marker.decode("ascii", "replace") == self.manifest[STATE]["sha256"] and not (self.folder / STATE).exists()
-
-    def verify(self) -> None:
-        """Read and check every file; raises DamagedStep at the first that does not match. A freed state is no damage."""
-        for name in self.manifest:
-            try:
-                self.verified(name)
-            except DamagedStep:
-                if name != STATE or not self.state_freed:  # asked afterwards: it may be freed while we look
-                    raise
-        _ = self.info
-
-    @cached_property
-    def manifest(self) -> dict[str, dict[str, Any]]:
-        """SHA-256 and size of each file, by name."""
-        try:
-            manifest: dict[str, dict[str, Any]] = json.loads((self.folder / "manifest.json").read_bytes())
-            missing = {"step.json", STATE, *(f"{name}.parquet" for name in TABLES)} - set(manifest)
-            _ = [(entry["sha256"], entry["size"]) for entry in manifest.values()]
-        except OSError as error:
-            raise self._damaged("manifest.json", error.strerror or str(error)) from None
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise self._damaged("manifest.json", f"no list of files and checksums ({error})") from None
-        if missing:
-            raise self._damaged("manifest.json", f"no entry for {min(missing)}")
-        return manifest
-
-    def verified(self, name: str) -> bytes:
-        """The content of a file that the manifest names."""
-        expected = self.manifest[name]
-        try:
-            content = (self.folder / name).read_bytes()
-        except OSError as error:
-            raise self._damaged(name, error.strerror or str(error)) from None
-        if len(content) != expected["size"] or hashlib.sha256(content).hexdigest() != expected["sha256"]:
-            raise self._damaged(name, f"{len(content)} bytes that do not match the checksum")
-        return content
-
-    def _damaged(self, name: str, reason: str) -> DamagedStep:
-        return DamagedStep(
-            f"Step {self.id[:8]} is damaged: {self.folder / name}: {reason}. "
-            f"`forgetscope store verify {self.folder.parent.parent} --quarantine` moves it out of the way; then the command "
-            "that made it computes it again.",
-            name,
-            reason,
-        )
+LeftOut = Callable[[StoreError], None]
 
 
 class Store:
@@ -208,18 +85,30 @@ class Store:
         return store
 
     def prepare(self) -> None:
-        """For commands that run: make the folders and see that they can be written."""
+        """For commands that write: make the folders and see that they can be written, and that they are the store's own."""
+        self.refuse_links(*FOLDERS)
         try:
             for name in ("steps", "working"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path / "working"):
-                pass
+                with tempfile.TemporaryFile(dir=self.path / name):
+                    pass
         except OSError as error:
             reason = error.strerror or str(error)
             raise StoreError(f"Cannot write to the store {self.path}: {reason}. Choose another folder with --store.") from None
+        self.refuse_links(*(f"{name}/{entry}" for name in FOLDERS[1:3] for entry in _entries(self.path / name)))
+
+    def refuse_links(self, *names: str) -> None:
+        """What a store that somebody else filled links to is not its own: it is neither packed nor written to."""
+        for name in names:
+            if (path := self.path / name).is_symlink():
+                raise StoreError(
+                    f"{path} is a link to {path.readlink()}. The folders of a store are no links, which could lead to files "
+                    f"that are none of its own. Remove it; to keep a store elsewhere, link to the whole store."
+                )
 
     def __contains__(self, id: str) -> bool:
-        return (self.path / "steps" / id).is_dir()
+        path = self.path / "steps" / id
+        return path.is_dir() and not path.is_symlink()
 
     def step(self, id: str) -> StoredStep:
         return StoredStep(self.path / "steps" / id)
@@ -230,12 +119,51 @@ class Store:
         if not folder.is_dir():
             return set()
         with os.scandir(folder) as entries:
-            return {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
+            return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")}
 
     def steps(self) -> list[StoredStep]:
         """All committed steps, ordered by id."""
         folder = self.path / "steps"
         return [StoredStep(folder / id) for id in sorted(self.ids())]
+
+    def readable(self, left_out: LeftOut | None = None) -> list[StoredStep]:
+        """All steps whose records can be read, ordered by id. What is wrong with the others is told to `left_out`; without it,
+        the first of them is an error."""
+        found = []
+        for step in self.steps():
+            try:
+                _ = step.spec
+            except StoreError as error:
+                if left_out is None:
+                    raise
+                left_out(error)
+            else:
+                found.append(step)
+        return found
+
+    def connected(self, steps: Iterable[StoredStep], left_out: LeftOut | None = None) -> dict[str, StoredStep]:
+        """Those of these steps whose ancestors are all among them, by id, parents first."""
+        whole: dict[str, StoredStep] = {}
+        for step in sorted(steps, key=lambda step: (step.number, step.id)):
+            problem = None if step.parent is None else self._misfit(step, whole.get(step.parent))
+            if problem is None:
+                whole[step.id] = step
+            elif left_out is None:
+                raise problem
+            else:
+                left_out(problem)
+        return whole
+
+    def _misfit(self, step: StoredStep, parent: StoredStep | None) -> StoreError | None:
+        """What is wrong with a step that builds on this one, if anything."""
+        if parent is None:
+            again = "" if str(step.parent) in self else " Run its experiment again with `forgetscope run`."
+            return StoreError(
+                f"Step {str(step.parent)[:8]} is missing in {self.path}, or damaged; step {step.id[:8]} builds on it.{again}"
+            )
+        if parent.number + 1 != step.number:
+            return step.damaged("step.json", f"step {step.number} that builds on a step {parent.number}")
+        return None
 
     def chain(self, id: str) -> list[StoredStep]:
         """A step and its ancestors, first step first."""
@@ -247,24 +175,21 @@ class Store:
                     f"Step {next_id[:8]} is missing in {self.path}. Run its experiment again with `forgetscope run`."
                 )
             steps.insert(0, self.step(next_id))
+            if len(steps) > 1 and (problem := self._misfit(steps[1], steps[0])):
+                raise problem
             next_id = steps[0].parent
         return steps
 
-    def experiments(self) -> list[list[StoredStep]]:
-        """The chains that no other step continues, latest commit last."""
-        steps = {step.id: step for step in self.steps()}
-        parents = {step.parent for step in steps.values()}
-        tips = sorted(
-            (step for step in steps.values() if step.id not in parents), key=lambda step: (step.info["committed"], step.id)
-        )
-        return [self.chain(tip.id) for tip in tips]
+    def experiments(self, left_out: LeftOut | None = None) -> list[list[StoredStep]]:
+        """The chains that no other step continues, latest commit last. left_out: as of `readable`."""
+        return chains_of(self.connected(self.readable(left_out), left_out))
 
     def find(self, prefix: str) -> StoredStep:
         """The step whose id begins with `prefix`."""
         found = [id for id in self.ids() if id.startswith(prefix)]
         if len(found) != 1:
             count = len(found) or "No"
-            raise SpecError(f"{count} steps in {self.path} begin with {prefix!r}. `forgetscope show {self.path}` lists them.")
+            raise SpecError(f"{count} steps in {self.path} begin with {prefix!r}. {_lists(self.path)}")
         return self.step(found[0])
 
     def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:
@@ -292,10 +217,9 @@ class Store:
             self.quarantine(step.folder)
             self.install(step.id, write)
             return
-        waiting = self.working(step.id) / STATE
-        write_durably(waiting, state)
-        with told(step.folder / STATE):
-            os.replace(waiting, step.folder / STATE)
+        with told(step.folder / STATE), self._building(step.id) as folder:
+            write_durably(folder / STATE, state)
+            os.replace(folder / STATE, step.folder / STATE)
             sync_folder(step.folder)
 
     def install(self, id: str, write: Callable[[Path], None], *, durable: bool = True) -> bool:
@@ -304,34 +228,45 @@ class Store:
         write: fills the folder that it is given with files, as durable as the step is to be; if it raises, nothing is left
         of them."""
         target = self.path / "steps" / id
-        with told(self.path / "working"):
-            building = Path(tempfile.mkdtemp(prefix=f"commit-{id[:8]}-", dir=self.path / "working"))
-        try:
-            write(building)
-            with told(building):
-                if durable:
-                    sync_folder(building)
-                building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
+        with self._building(id) as building:
             try:
-                os.rename(building, target)
-                ours = True
-            except OSError as error:
-                if not target.is_dir():
-                    raise cannot_write(target, error) from None
-                self.step(id).verify()
-                ours = False
+                write(building)
+                with told(building):
+                    if durable:
+                        sync_folder(building)
+                    building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
+                try:
+                    os.rename(building, target)
+                    ours = True
+                except OSError as error:
+                    if id not in self:
+                        raise cannot_write(target, error) from None
+                    self.step(id).verify()
+                    ours = False
+            except WriteError:
+                if building.exists():
+                    raise
+                return self.install(id, write, durable=durable)  # `gc` took it for a leftover, and no lock kept it from that
             if durable:
                 with told(target):
                     sync_folder(target.parent)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
         return ours
 
-    def expel(self, id: str, blocked: Callable[[], None] = lambda: None) -> str | None:
+    @contextmanager
+    def _building(self, id: str) -> Iterator[Path]:
+        """A folder to put a step together in. Nothing is left of it."""
+        with told(self.path / "working"):
+            building = Path(tempfile.mkdtemp(prefix=f"commit-{id[:8]}-", dir=self.path / "working"))
+        try:
+            yield building
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+
+    def expel(self, id: str, note: Callable[[str], None] = lambda text: None) -> str | None:
         """Move the step to quarantine if it is damaged, and say so. None if it is whole, or not there."""
         if self.damage(id) is None:
             return None
-        with self.lock(id, blocked):
+        with self.lock(id, note):
             damage = self.damage(id)  # asked again: another process may have replaced the step meanwhile
             if damage is None:
                 return None
@@ -349,6 +284,7 @@ class Store:
 
     def quarantine(self, path: Path) -> Path:
         """Move a damaged step's folder or a file out of the way, never deleting it."""
+        self.refuse_links(*FOLDERS)
         name = "-".join(path.relative_to(self.path).parts[1:])
         return put_aside(path, self.path / "quarantine", name)
 
@@ -356,9 +292,33 @@ class Store:
         """Where a running step keeps its snapshots."""
         return self.path / "working" / id
 
-    def lock(self, id: str, blocked: Callable[[], None]) -> AbstractContextManager[None]:
-        """Hold the step's advisory lock; `blocked` is called before waiting."""
-        return locked(self.path / "working" / f"{id}.lock", blocked, done=lambda: id in self)
+    def lock(self, id: str, note: Callable[[str], None]) -> AbstractContextManager[None]:
+        """Hold the step's advisory lock; `note` is told if another process has it."""
+        waiting = f"Another process is running step {id[:8]}; waiting for it."
+        return locked(self.path / "working" / f"{id}.lock", note, waiting, done=lambda: id in self)
+
+
+def chains_of(steps: Mapping[str, StoredStep]) -> list[list[StoredStep]]:
+    """Of steps with all their ancestors: the chains that none of them continues, latest commit last."""
+    parents = {step.parent for step in steps.values()}
+    tips = sorted((step.info["committed"], id) for id, step in steps.items() if id not in parents)
+    return [_chain(steps, tip) for _, tip in tips]
+
+
+def _chain(steps: Mapping[str, StoredStep], tip: str) -> list[StoredStep]:
+    chain, parent = [steps[tip]], steps[tip].parent
+    while parent is not None:
+        chain.append(steps[parent])
+        parent = steps[parent].parent
+    return chain[::-1]
+
+
+def _entries(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def _lists(path: Path) -> str:
+    return f"`forgetscope show {shlex.quote(str(path))}` lists them."
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

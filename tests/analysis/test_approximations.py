@@ -15,7 +15,7 @@ from forgetscope.analysis.approximations import Approximations, approximations, 
 from forgetscope.analysis.statistics import fisher_z
 from forgetscope.cli.app import app
 from forgetscope.errors import StoreError
-from forgetscope.spec import AugmentationSpec, RunSpec, step_specs
+from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED, StepRecord, Store
 from forgetscope.tables import (
     QUANTITIES,
@@ -72,7 +72,19 @@ class Made:
         }
         timings = {"seconds": 16.0, "probe_seconds": 2.0, "all_layers_seconds": 6.0, "every_iteration_seconds": 4.0}
         data = {"name": "made", "image_size": 8, "shape": [8, 8], "digest": "none"}
-        record = StepRecord(f"{seed:032x}", None, spec, data, {}, timings, [], tables, "resnet8", {})  # type: ignore[arg-type]
+        parent = "0" * 32
+        record = StepRecord(
+            step_id(parent, spec, "none"),
+            parent,
+            spec,
+            data,
+            {},
+            timings,
+            [],
+            tables,
+            "resnet8",
+            {},  # type: ignore[arg-type]
+        )
         store.prepare()
         store.commit(record, "2026-01-01T00:00:00+00:00")
 

@@ -18,6 +18,7 @@ from forgetscope.benchmark.space import Partition
 from forgetscope.errors import StoreError
 from forgetscope.spec import AugmentationSpec, RunSpec, StepSpec, step_id, step_specs
 from forgetscope.store import TABLES, StepRecord, Store, StoredStep
+from forgetscope.tablefiles import SCHEMAS
 
 PARTITION = Partition(0.1, 0.08)
 PARENT = "f" * 32
@@ -39,18 +40,21 @@ RUNS: list[tuple[list[float | None], list[float | None]]] = [
 def tables(
     new: tuple[int, ...], nic: list[float | None], sic: list[float | None], images: tuple[int, ...]
 ) -> dict[Any, pa.Table]:
-    past = len(nic)
-    found = {name: pa.table({"x": [0]}) for name in TABLES}
-    found["classes"] = pa.table(
-        {
-            "class_id": [*range(past), *new],
-            "class_name": [*"abc"[:past], *(f"new {label}" for label in new)],
-            "introduced_step": [1] * past + [2] * len(new),
-            "nic": pa.array([*nic, *[None] * len(new)], pa.float64()),
-            "sic": pa.array([*sic, *[None] * len(new)], pa.float64()),
-        }
-    )
-    found["rehearsal"] = pa.table({"class_id": [0] * len(images), "image": list(images), "position": list(range(len(images)))})
+    past, count = len(nic), len(nic) + len(new)
+    schemas = {name: pa.schema(SCHEMAS[name].items()) for name in TABLES}
+    found = {name: schema.empty_table() for name, schema in schemas.items()}
+    columns = {name: [None] * count for name in SCHEMAS["classes"]} | {
+        "class_id": [*range(past), *new],
+        "class_name": [*"abc"[:past], *(f"new {label}" for label in new)],
+        "head_node": list(range(count)),
+        "introduced_step": [1] * past + [2] * len(new),
+        "train_images": [9] * count,
+        "nic": [*nic, *[None] * len(new)],
+        "sic": [*sic, *[None] * len(new)],
+    }
+    found["classes"] = pa.table(columns, schemas["classes"])
+    kept = {"class_id": [0] * len(images), "image": list(images), "position": list(range(len(images)))}
+    found["rehearsal"] = pa.table(kept, schemas["rehearsal"])
     return found
 
 

@@ -90,11 +90,31 @@ def test_every_kind_of_plan_is_made_again_from_its_record(tmp_path: Path) -> Non
     assert recorded_reruns(controlled) == plans[1].reruns
 
 
-def test_a_plan_whose_data_are_gone_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_whose_data_are_gone_can_still_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_data("glyphs", 8)
-    record_plan(Store(tmp_path), comparison_plan(RunSpec(image_size=8), POLICIES, 2))
+    plan = comparison_plan(RunSpec(image_size=8), POLICIES, 2)
+    record_plan(Store(tmp_path), plan)
     monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path / "empty"))
     assert data_facts("glyphs", 8).digest is None
     (record,) = recorded_plans(Store(tmp_path))
-    with pytest.raises(StoreError, match=r"Plan compare-\w{8} was run on a data set 'glyphs' that is not here any more"):
-        recorded_recipe(record).plan()
+    again = recorded_recipe(record).plan()
+    assert (again.id, again.jobs) == (plan.id, plan.jobs)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pairs": 10**9}, "experiments on 100 classes are not believable"),
+        ({"pairs": "many"}, "cannot be read"),
+        ({"data": {}}, "cannot be read (KeyError: 'augmentation')"),
+        ({"run": "seed = ["}, "cannot be read (TOMLDecodeError"),
+        ({"pairs": 3}, "cannot be made again"),
+        ({"kind": "benchmark"}, "cannot be read (KeyError: 'benchmark')"),
+    ],
+)
+def test_a_record_that_does_not_say_what_was_run_is_told(change: dict[str, object], message: str, tmp_path: Path) -> None:
+    record_plan(Store(tmp_path), comparison_plan(RunSpec(image_size=8), POLICIES, 2))
+    (record,) = recorded_plans(Store(tmp_path))
+    with pytest.raises(StoreError) as error:
+        recorded_recipe(record | change).plan()
+    assert message in str(error.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -40,3 +41,20 @@ def test_parts_that_began_at_other_times_add_up(small: BenchmarkSpec, tmp_path: 
     assert found.active
     assert found.steps_per_hour == pytest.approx(2 + 6, rel=0.01)
     assert found.seconds_left == pytest.approx((sum(work.values()) - half) / per_second, rel=0.01)  # the store is empty
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-01-01"])
+@pytest.mark.parametrize("running", ["[]", '{"jobs": 5}', '{"jobs": [{"step": []}]}', "[" * 100_000, "pipe"])
+def test_what_a_stranger_noted_of_a_run_is_passed_over(time: str, running: str, small: BenchmarkSpec, tmp_path: Path) -> None:
+    plan, store = benchmark_plan(small), Store(tmp_path)
+    store.prepare()
+    journal = record_plan(store, plan)
+    (journal.folder / "journal.jsonl").write_text(json.dumps({"event": "started", "time": time}))
+    if running == "pipe":
+        os.mkfifo(journal.running)
+    else:
+        journal.running.write_text(running)
+    with locked_if_free(journal.lock):
+        found = status_of(plan, store)
+    assert found.active
+    assert (found.running, found.seconds_left) == ([], None)

@@ -117,7 +117,9 @@ def test_report_writes_a_page(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_page_that_cannot_be_written_is_one_clear_error(store: Path, tmp_path: Path) -> None:
-    result = invoke("report", store, "-o", tmp_path)
+    assert_one_clear_error(invoke("report", store, "-o", tmp_path), "is there and is a folder; it is left as it is")
+    (tmp_path / "file").write_text("")
+    result = invoke("report", store, "-o", tmp_path / "file" / "page.html")
     assert result.exit_code == 1
     assert "Cannot write the page to" in result.stderr
 
@@ -161,8 +163,23 @@ def test_a_store_that_is_not_there(command: str, tmp_path: Path) -> None:
     assert_one_clear_error(invoke(command, tmp_path / "none"), "There is no store at")
 
 
-@pytest.mark.parametrize("command", ["show", "report"])
-@pytest.mark.parametrize("file", ["step.json", "classes.parquet", "manifest.json"])
+def test_damaged_steps_are_named_and_the_others_shown(store: Path) -> None:
+    for folder in (store / "steps").iterdir():
+        (folder / "classes.parquet").write_bytes(b"")
+    result = invoke("show", store)  # of a first step, nothing is shown that is in its tables
+    assert result.exit_code == 0
+    assert re.findall(r"Left out: Step (\w{8}) is damaged", result.stderr) == sorted(["9527e7e2", "f3fa24f9"])
+    assert "f20597d0" in result.stdout
+    assert "f3fa24f9" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        *(("show", name) for name in ("step.json", "manifest.json")),
+        *(("report", f"{name}") for name in ("step.json", "classes.parquet")),
+    ],
+)
 def test_a_damaged_step_stops_those_who_look(command: str, file: str, store: Path, tmp_path: Path) -> None:
     for folder in (store / "steps").iterdir():
         (folder / file).write_bytes((folder / file).read_bytes()[:-5])

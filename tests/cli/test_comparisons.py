@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -197,14 +198,19 @@ def test_status_and_retry_know_every_plan_by_its_id(rerun: tuple[Path, Path]) ->
     )
     changed = invoke("bench", "status", plan["id"], "--store", rerun[1], "--set", "epochs=2")
     assert (changed.exit_code, "Leave --set out" in changed.stderr) == (2, True)
-    journal = Journal(rerun[1] / "plans" / plan["id"])
-    journal.write("failed", step=plan["reruns"][0]["others"][0], message="the disk was full")
+    retried = invoke("bench", "retry", plan["id"], "--failed", "--store", rerun[1])
+    assert (retried.exit_code, "will be run again" in retried.stderr) == (0, False)
+    assert f"No step of {plan['id']} has failed. Nothing was started" in retried.stderr
+    journal, failed = Journal(rerun[1] / "plans" / plan["id"]), plan["reruns"][0]["others"][0]
+    shutil.rmtree(rerun[1] / "steps" / failed)
+    journal.write("failed", step=failed, message="the disk was full")
     again = invoke("controlled", rerun[0], "--store", rerun[1], "--runs", "3", "--no-estimate")
     assert again.exit_code == 1
     assert f"`forgetscope bench retry {plan['id']} --failed --store {rerun[1]}`" in again.stderr.replace("\n", " ")
     retried = invoke("bench", "retry", plan["id"], "--failed", "--store", rerun[1])
     assert retried.exit_code == 0, retried.output
     assert "1 failed steps will be run again" in retried.stderr
+    assert failed in Store(rerun[1])
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -58,13 +60,52 @@ def test_get_list_check_remove(tmp_path: Path) -> None:
     facts = json.loads(invoke("check", "cifar100", "--json").stdout)
     assert facts["images_per_class"]["apple"] == {"train": 2, "test": 1}
     assert json.loads(invoke("list", "--json").stdout)["here"][0]["digest"] == facts["digest"]
-    (tmp_path / "cache" / "broken").mkdir()
-    (tmp_path / "cache" / "broken" / "manifest.json").write_text("{}")
+    shutil.copytree(tmp_path / "cache" / "cifar100", tmp_path / "cache" / "broken")
+    (tmp_path / "cache" / "broken" / "test_images.npy").write_bytes(b"")
     assert "broken is damaged" in invoke("list").stdout
     assert "cifar100" in invoke("list").stdout
+    assert [data["name"] for data in json.loads(invoke("list", "--json").stdout)["here"]] == ["cifar100"]
     assert invoke("remove", "broken").exit_code == 0
     assert invoke("remove", "cifar100").exit_code == 0
     assert json.loads(invoke("list", "--json").stdout)["here"] == []
+
+
+def test_an_empty_list_says_what_to_do(empty_cache: Path) -> None:
+    listed = invoke("list").stdout
+    assert "None yet. Add your own images with `forgetscope data add NAME PATH`" in listed
+    assert "fetch it with `forgetscope data get cifar100`" in listed
+    assert not empty_cache.exists()
+
+
+def test_a_folder_of_somebody_else_is_listed_as_such_and_not_removed(empty_cache: Path) -> None:
+    (empty_cache / "project").mkdir(parents=True)
+    (empty_cache / "project" / "manifest.json").write_text("{}")
+    assert "project is not a data set that forgetscope made" in invoke("list").stdout
+    refused = invoke("remove", "project")
+    assert refused.exit_code == 2
+    assert "It is left as it is" in refused.stderr
+    assert (empty_cache / "project" / "manifest.json").read_text() == "{}"
+
+
+def test_the_user_s_own_images_survive_under_the_name_of_the_data_set(
+    birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path))
+    refused = invoke("add", "birds", birds, "--test-share", "0.25", "--size", "8")
+    assert refused.exit_code == 2
+    assert f"{birds} is there already and is not a data set that forgetscope made" in refused.stderr
+    assert len(list(birds.glob("*/*.png"))) == 62
+
+
+def test_what_a_killed_conversion_left_is_listed_with_what_becomes_of_it(empty_cache: Path) -> None:
+    left = empty_cache / ".making-abcdefgh"
+    left.mkdir(parents=True)
+    (left / "train_images.npy").write_bytes(bytes(2_500_000))
+    assert f"{left} (2.5 MB): left by an interrupted conversion or removal; the next" in invoke("list").stdout
+    (listed,) = json.loads(invoke("list", "--json").stdout)["left"]
+    assert (listed["path"], listed["bytes"]) == (str(left), 2_500_000)
+    assert "Removed .making-abcdefgh." in invoke("remove", ".making-abcdefgh").stdout
+    assert not left.exists()
 
 
 def test_one_s_own_images_of_unequal_number_and_shape_run_end_to_end(birds: Path, tmp_path: Path) -> None:
@@ -95,6 +136,9 @@ def test_one_s_own_images_of_unequal_number_and_shape_run_end_to_end(birds: Path
         (("get", "cifar100", "--from", "ftp://example.org/x"), "only http:// and https:// addresses are supported"),
         (("add", "cifar100", "."), "The name 'cifar100' is taken"),
         (("add", "mine", "nowhere"), "There is nothing at nowhere"),
+        (("add", "mine", "/dev/zero"), "/dev/zero is neither a file nor a folder"),
+        (("get", "cifar100", "--from", "/dev/zero"), "/dev/zero is neither a file nor a folder"),
+        (("get", "tiny-imagenet", "--from", "/dev/null"), "/dev/null is neither a file nor a folder"),
         (("check", "mine"), "There is no data set 'mine'"),
         (("remove", "mine"), "There is no data set 'mine'"),
     ],
@@ -104,3 +148,46 @@ def test_wrong_input_is_one_clear_error(arguments: tuple[str, ...], message: str
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_pipe_in_the_place_of_data_is_not_waited_for(birds: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")
+    for arguments in (("add", "mine", "pipe.npz"), ("get", "cifar100", "--from", "pipe.npz")):
+        refused = invoke(*arguments)
+        assert refused.exit_code == 2
+        assert "pipe.npz is neither a file nor a folder" in refused.stderr
+
+
+def test_broken_images_are_named_or_left_out_and_what_was_done_is_told(birds: Path) -> None:
+    (birds / "owl" / "3.png").write_bytes(b"")
+    (birds / "wren" / "7.png").write_bytes(b"no image")
+    (birds / "wren" / "notes.txt").write_text("seen in May")
+    Image.new("RGBA", (9, 9)).save(birds / "swift" / "1.png")
+    arguments = ("add", "birds", birds, "--test-share", "0.25", "--size", "8", "--workers", "1")
+    refused = invoke(*arguments)
+    assert refused.exit_code == 2
+    assert "2 of 62 images cannot be used" in refused.stderr
+    assert "owl/3.png is empty (0 bytes); " in refused.stderr
+    assert "wren/7.png cannot be read as an image" in refused.stderr
+    assert "--skip-broken" in refused.stderr
+    added = invoke(*arguments, "--skip-broken")
+    assert added.exit_code == 0, added.output
+    assert "Left out 2 images that cannot be used: " in added.stderr
+    assert "owl/3.png" in added.stderr
+    assert "1 .txt files (such as wren/notes.txt)" in added.stderr
+    assert "Transparent in places, laid on white: 1 of 60 images." in added.stderr
+    assert "3 classes, 44 + 16 images" in added.stdout
+
+
+def test_names_that_are_not_utf_8(birds: Path) -> None:
+    os.rename(os.fsencode(birds / "owl" / "3.png"), os.fsencode(birds / "owl") + b"/\xff.png")
+    added = invoke("add", "birds", birds, "--test-share", "0.25", "--size", "8", "--workers", "1")
+    assert added.exit_code == 0, added.output
+    os.rename(os.fsencode(birds / "owl"), os.fsencode(birds) + b"/\xfe")
+    refused = invoke("add", "others", birds, "--test-share", "0.25", "--size", "8", "--workers", "1")
+    assert refused.exit_code == 2
+    assert "is not valid Unicode (UTF-8). Rename it." in refused.stderr
+    os.rename(os.fsencode(birds) + b"/\xfe", os.fsencode(birds / "owl"))
+    os.rename(os.fsencode(birds), os.fsencode(birds) + b"\xfd")
+    added = invoke("add", "third", os.fsdecode(os.fsencode(birds) + b"\xfd"), "--test-share", "0.25", "--size", "8")
+    assert added.exit_code == 0, added.output

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from forgetscope.data import conversion, sources
+from forgetscope.data import conversion, decoding
 from forgetscope.data.conversion import Conversion, convert
+from forgetscope.data.decoding import decode, resize
 from forgetscope.data.images import FILES, contact_sheet, open_data, pixel_digest
-from forgetscope.data.sources import FileChunk, Source, Split, decode, resize
+from forgetscope.data.sources import FileChunk, Source, Split
 from forgetscope.errors import DataError, WriteError
 from forgetscope.spec import AugmentationSpec
 
@@ -142,7 +143,7 @@ def test_an_image_that_does_not_decode_is_named_and_nothing_is_left(workers: int
 
 
 def test_a_decompression_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "MAX_PIXELS", 1000)
+    monkeypatch.setattr(decoding, "IMAGE_PIXELS", 1000)
     with pytest.raises(DataError, match=r"bomb.png is too large to be an image of a class \(40 x 40 pixels\)"):
         decode("bomb.png", encoded(noise(0, 40, 40)), None, "crop")
     monkeypatch.undo()

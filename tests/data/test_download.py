@@ -47,6 +47,7 @@ class Site:
     cut: list[int] = field(default_factory=list)  # the next answers stop after so many bytes of their body
     reset: bool = False  # a cut resets the connection instead of closing it
     answers: list[int] = field(default_factory=list)  # the next answers are these errors
+    surplus: bytes = b""  # sent after the rest of a file, with a Content-Length that says so
     redirect: str | None = None  # from this path to the file
     stop: threading.Event | None = None  # a cut body is held open until then
     asked: list[dict[str, str]] = field(default_factory=list)  # headers of each request
@@ -79,6 +80,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
+            body += site.surplus
         for name, value in {"ETag": site.etag, "Last-Modified": site.modified}.items():
             if value:
                 self.send_header(name, value)
@@ -447,6 +449,39 @@ def test_an_impossible_address_is_reported_at_once(target: Path, url: str, monke
         download(url, target)
 
 
+# Too much
+
+
+def test_a_file_that_promises_more_than_is_allowed_is_not_begun(site: Site, target: Path) -> None:
+    with pytest.raises(DataError, match=r"the server promises 300,000 bytes, more than the 299,999 that are allowed.*`--from"):
+        download(site.url, target, limit=299_999)
+    assert left(target) == ["file.bin.lock"]
+    assert len(site.asked) == 1
+    download(site.url, target, limit=300_000)
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_file_in_chunks_is_cut_off_where_it_exceeds_what_is_allowed(site: Site, target: Path) -> None:
+    site.length = False
+    with pytest.raises(
+        DataError, match=r"Stopped downloading .*: the server sends more than 30,000 bytes.*nothing of it is kept"
+    ):
+        download(site.url, target, limit=30_000)
+    assert left(target) == ["file.bin.lock"]
+    assert len(site.asked) == 1
+
+
+def test_a_continuation_is_held_to_the_size_that_was_promised(site: Site, target: Path) -> None:
+    leave_part(site, target)
+    site.surplus = 10 * CONTENT
+    with pytest.raises(DataError, match=r"the server sends more than 300,000 bytes"):
+        download(site.url, target)
+    assert left(target) == ["file.bin.lock"]
+    site.surplus = b""
+    download(site.url, target)
+    assert target.read_bytes() == CONTENT
+
+
 # Checksums and disks
 
 
@@ -472,7 +507,7 @@ def test_a_full_disk_keeps_the_part_and_a_later_call_resumes(site: Site, target:
     real = Path.open
 
     def opened(path: Path, mode: str = "r", *args: Any, **more: Any) -> Any:
-        return io.BufferedWriter(FullDisk(path, "a")) if mode == "ab" else real(path, mode, *args, **more)
+        return io.BufferedRandom(FullDisk(path, "r+")) if mode == "r+b" else real(path, mode, *args, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", opened)
@@ -502,17 +537,48 @@ def test_an_unwritable_folder_is_reported(site: Site, tmp_path: Path) -> None:
 
 def test_two_downloads_of_one_file_make_one_request(site: Site, target: Path) -> None:
     site.cut, site.stop = [100_000], threading.Event()
-    blocked: list[int] = []
+    blocked: list[str] = []
 
-    def waits() -> None:
-        blocked.append(1)
+    def waits(text: str) -> None:
+        blocked.append(text)
         if len(blocked) == 2:
             site.stop.set()  # type: ignore[union-attr]
 
     with ThreadPoolExecutor(3) as pool:
-        calls = [pool.submit(download, site.url, target, md5=md5(CONTENT), blocked=waits) for _ in range(3)]
+        calls = [pool.submit(download, site.url, target, md5=md5(CONTENT), note=waits) for _ in range(3)]
         assert [call.result(20) for call in calls] == [target] * 3
     assert target.read_bytes() == CONTENT
-    assert len(blocked) == 2
+    assert blocked == ["Another process is downloading it; waiting for it."] * 2
     assert site.asked_ranges == [None]
+    assert left(target) == ["file.bin"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("etag", ['"one"', None])
+def test_downloads_of_one_file_at_a_time_need_no_lock(
+    known: bool, etag: str | None, site: Site, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four at once, each begins anew, some are cut off and go on: what appears is whole, for all of them."""
+    monkeypatch.setattr("fcntl.flock", lambda file, operation: None)
+    site.etag, site.cut = etag, [100_000, 50_000, 200_000, 150_000, 10_000]
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(download, site.url, target, md5=md5(CONTENT) if known else None) for _ in range(4)]
+        assert [call.result(20).read_bytes() == CONTENT for call in calls] == [True] * 4
+
+
+def test_a_part_that_another_process_begins_anew_is_left_to_it(
+    site: Site, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut short under our hands it would have a hole; so we write to what was, and then go on from what is."""
+    part, others = target.with_name("file.bin.part"), iter([CONTENT[:1000]])
+    monkeypatch.setattr("forgetscope.data.download.INTERVAL", 0.0)
+
+    def begin_anew(done: int, total: int | None) -> None:
+        if done > 0 and (content := next(others, None)) is not None:
+            part.with_name("new").write_bytes(content)
+            part.with_name("new").replace(part)
+
+    download(site.url, target, progress=begin_anew)
+    assert target.read_bytes() == CONTENT
+    assert site.asked_ranges == [None, "bytes=1000-"]
     assert left(target) == ["file.bin"]

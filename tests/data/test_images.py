@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from PIL import Image
 from forgetscope.data import glyphs
 from forgetscope.data.acquisition import add_arrays
 from forgetscope.data.cache import cache_folder
-from forgetscope.data.images import FILES, MANIFEST, class_strips
+from forgetscope.data.images import FILES, MANIFEST, class_strips, file_digest, manifest_bytes
 from forgetscope.data.library import load_data, recorded_strips
 from forgetscope.errors import DamagedData, DataError
 
@@ -57,6 +58,20 @@ def test_damaged_glyphs_are_noticed_put_aside_and_drawn_again(
     assert (tmp_path / "quarantine" / "glyphs-v1@8px-1" / name).read_bytes() == (content if damage == "flip" else content[:-7])
 
 
+@pytest.mark.parametrize("content", ['"text"', "[1]", "5", "[" * 100_000, ""])
+def test_glyphs_whose_manifest_is_something_else_are_drawn_again(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, whole = cache_folder() / "glyphs-v1@8px", load_data("glyphs", 8)
+    shutil.copytree(source, tmp_path / source.name)
+    (tmp_path / source.name / MANIFEST).write_text(content)
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path))
+    drawn = [(np.array(part.images), np.array(part.labels)) for part in (whole.train, whole.test)]
+    monkeypatch.setattr(glyphs, "render_both", lambda size: drawn)
+    assert load_data("glyphs", 8).digest == whole.digest
+    assert (tmp_path / "quarantine" / "glyphs-v1@8px-1" / MANIFEST).read_text() == content
+
+
 def test_a_damaged_data_set_that_cannot_be_made_here_is_an_error_that_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +85,51 @@ def test_a_damaged_data_set_that_cannot_be_made_here_is_an_error_that_names_the_
     with pytest.raises(DamagedData, match=r"mine is damaged \(test_images.npy does not match its checksum\)\. Delete that"):
         load_data("mine")
     assert load_data("mine", verify=False).classes == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("file", "array"),
+    [
+        ("train_images", np.zeros((4, 8, 8), np.uint8)),
+        ("test_images", np.zeros((2, 8, 9, 3), np.uint8)),
+        ("test_images", np.zeros((2, 8, 8, 3), np.float64)),
+        ("train_labels", np.zeros((), np.int64)),
+        ("train_labels", np.zeros(4, np.float64)),
+        ("test_labels", np.zeros(3, np.int64)),
+        ("test_labels", np.array([0, 2])),
+    ],
+)
+def test_arrays_that_are_no_images_and_labels_are_damage_though_their_checksums_are_right(
+    file: str, array: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path))
+    images = np.arange(4 * 8 * 8 * 3, dtype=np.uint8).reshape(4, 8, 8, 3)
+    add_arrays("mine", images, [0, 1, 0, 1], images[:2], [0, 1])
+    np.save(tmp_path / "mine" / f"{file}.npy", array)
+    manifest = json.loads((tmp_path / "mine" / MANIFEST).read_text())
+    del manifest["checksum"]
+    manifest["files"][file] = file_digest(tmp_path / "mine" / f"{file}.npy")
+    (tmp_path / "mine" / MANIFEST).write_bytes(manifest_bytes(manifest))
+    for verify in (True, False):
+        with pytest.raises(
+            DamagedData, match=rf"mine is damaged \(.*{file.split('_')[0]}_(images|labels).* Delete that folder"
+        ):
+            load_data("mine", verify=verify)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_device_or_a_pipe_in_the_place_of_an_array_is_damage_and_is_not_read(
+    verify: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path))
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    add_arrays("mine", images, [0, 1, 0, 1], images[:2], [0, 1])
+    file = tmp_path / "mine" / "test_labels.npy"
+    for replace in (lambda: file.symlink_to("/dev/zero"), lambda: os.mkfifo(file), file.mkdir):
+        file.unlink()
+        replace()
+        with pytest.raises(DamagedData, match=r"mine is damaged \(test_labels.npy is no plain file\)"):
+            load_data("mine", verify=verify)
 
 
 def test_an_unwritable_cache_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,33 +95,43 @@ def test_a_worker_that_dies_is_replaced(small: BenchmarkSpec, tmp_path: Path, mo
 
 
 @pytest.mark.slow
-def test_a_job_that_keeps_killing_its_workers_fails(
+def test_a_job_that_keeps_killing_its_workers_is_given_up_until_the_same_command_is_run_again(
     small: BenchmarkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, plan = with_policy(small, tmp_path, monkeypatch, "always die")
     result = run(file, tmp_path / "store")
     assert result.exit_code == 1
     assert "was killed by SIGKILL (out of memory?). It was tried 3 times." in result.stderr
+    assert "2 steps are not done because their workers died again and again. Run the same command again" in result.stderr
+    assert "failed" not in result.stderr
     first = {job.id for job in plan.jobs.values() if job.parent is None}
     assert contents(tmp_path / "store").keys() == first
+    nothing = invoke("bench", "retry", file, "--failed", "--store", tmp_path / "store")
+    assert (nothing.exit_code, "Nothing was started" in nothing.stderr) == (0, True)
+    monkeypatch.setenv("FAULT", "none")
+    again = run(file, tmp_path / "store")
+    assert again.exit_code == 0, again.output
+    assert contents(tmp_path / "store").keys() == plan.jobs.keys()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("by_id", [False, True])
 def test_a_failure_is_shown_and_stops_only_what_builds_on_it(
-    small: BenchmarkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    by_id: bool, small: BenchmarkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, plan = with_policy(small, tmp_path, monkeypatch, "raise")
     store = tmp_path / "store"
     result = run(file, store)
     assert result.exit_code == 1
     second = {job.id for job in plan.jobs.values() if job.spec.step == 2}
-    assert "ValueError: no such image 1 steps that build on it will not be run." in result.stderr
+    told = "own_policy.py:15: ValueError: no such image. It is your own code; --traceback shows all."
+    assert f"{told} 1 steps that build on it will not be run." in result.stderr
     assert "2 steps failed; everything else is done." in result.stderr
     assert contents(store).keys() == plan.jobs.keys() - descendants(plan.jobs, second)
 
     status = json.loads(invoke("bench", "status", file, "--store", store, "--json").stdout)
     assert set(status["failures"]) == second
-    assert set(status["failures"].values()) == {"ValueError: no such image"}
+    assert set(status["failures"].values()) == {told}
     assert (status["done"], status["total"], status["blocked"], status["active"]) == (2, 5, 1, False)
     assert {(cell["step"], cell["done"], cell["failed"]) for cell in status["cells"]} == {(1, 2, 0), (2, 0, 1), (3, 0, 0)}
     assert "failed: " in invoke("bench", "status", file, "--store", store).stdout
@@ -130,19 +140,23 @@ def test_a_failure_is_shown_and_stops_only_what_builds_on_it(
     assert run(file, store).exit_code == 1
     assert len(contents(store)) == 2
     assert invoke("bench", "retry", file, "--store", store).exit_code == 2
-    retried = invoke("bench", "retry", file, "--failed", "--store", store, "--jobs", 1)
+    named = ("--code", "own_policy:misbehaves") if by_id else ()
+    retried = invoke("bench", "retry", plan.id if by_id else file, "--failed", "--store", store, "--jobs", 1, *named)
     assert retried.exit_code == 0, retried.output
     assert contents(store).keys() == plan.jobs.keys()
 
 
+DIVERGING = ("--set=learning_rate=100", "--set=weight_decay=10", "--set=first_batch=2", "--set=epochs=4", "--set=experiments=1")
+
+
 @pytest.mark.slow
 def test_a_step_that_diverges_blocks_what_builds_on_it(small_file: Path, tmp_path: Path) -> None:
-    result = run(small_file, tmp_path / "store", "--set", "learning_rate=1e9", "--set", "experiments=1")
+    result = run(small_file, tmp_path / "store", *DIVERGING)
     assert result.exit_code == 0, result.output
     assert "diverged at iteration" in result.stderr
     assert "2 steps diverged: they are kept and excluded from statistics" in result.stdout
     assert "3 steps build on one that failed or diverged and are not run" in result.stdout
-    again = run(small_file, tmp_path / "store", "--set", "learning_rate=1e9", "--set", "experiments=1")
+    again = run(small_file, tmp_path / "store", *DIVERGING)
     assert again.exit_code == 0
     assert len(contents(tmp_path / "store")) == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from conftest import TINY
 from forgetscope.errors import Interrupted
 from forgetscope.experiment import course, run_experiment
-from forgetscope.experiment.chain import Silence
+from forgetscope.experiment.chain import PlannedStep, Silence
 from forgetscope.experiment.stopping import SIGNALS, Stop, on_signals
+from forgetscope.learning.rsgd import EpochEnd
 from forgetscope.learning.snapshots import Snapshot, load_snapshot
 from forgetscope.spec import RunSpec
 from forgetscope.store import TABLES, Store, StoredStep
@@ -233,3 +235,28 @@ def test_a_freed_state_that_comes_back_with_other_bits_replaces_its_record(tmp_p
     assert any("has other last bits than before" in note for note in notes)
     assert [path.name for path in (store.path / "quarantine").iterdir()] == [f"{steps[0].id}-1"]
     assert_same_bytes(store, steps)
+
+
+@pytest.mark.parametrize("freed", [False, True])
+def test_a_step_whose_working_folder_another_process_removes_ends_in_the_same_bytes(
+    freed: bool, tmp_path: Path, steps: list[StoredStep]
+) -> None:
+    """Where locks do nothing, two processes run the same step; whoever commits it first tidies up."""
+    from forgetscope.housekeeping.collection import free, freeable
+
+    store = Store(tmp_path / "store")
+    if freed:
+        run_experiment(RunSpec(**{**TINY, "sequence": TINY["sequence"][:2]}), store, device="cpu", threads=1)
+        for found in freeable(store, every_state=True):
+            free(store, found)
+
+    class Removes(Silence):
+        def step_started(self, step: PlannedStep) -> None:
+            self.working = store.working(step.id)
+
+        def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None:
+            shutil.rmtree(self.working, ignore_errors=True)
+
+    run(store, progress=Removes())
+    assert_same_bytes(store, steps)
+    assert list((store.path / "working").iterdir()) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forgetscope.errors import StateFreed, WriteError
-from forgetscope.files import locked
+from forgetscope.files import locked, write_durably
 from forgetscope.housekeeping import collection
 from forgetscope.housekeeping.collection import Freeable, free, freeable
 from forgetscope.housekeeping.inventory import take_inventory
@@ -51,7 +51,7 @@ def test_a_freed_state_leaves_everything_else_as_it_was(store: Store, chain: lis
     assert list((store.path / "working").iterdir()) == []
 
 
-@pytest.mark.parametrize("call", ["write_durably", "sync_folder", "unlink"])
+@pytest.mark.parametrize("call", ["replace_durably", "unlink"])
 def test_a_crash_on_the_way_leaves_the_state_or_its_marker(
     store: Store, chain: list[str], call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,12 +72,12 @@ def test_a_crash_on_the_way_leaves_the_state_or_its_marker(
 
 def test_the_marker_is_on_disk_before_the_state_goes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    for module, name in ((collection, "write_durably"), (collection, "sync_folder"), (os, "unlink")):
+    for module, name in ((collection, "replace_durably"), (collection, "sync_folder"), (os, "unlink")):
         real = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, name=name, real=real: (calls.append(name), real(*a))[1])
     (item,) = freeable(store)
     free(store, item)
-    assert calls[:4] == ["write_durably", "sync_folder", "unlink", "sync_folder"]  # then the lock's file goes
+    assert calls[:3] == ["replace_durably", "unlink", "sync_folder"]  # then the lock's file goes
 
 
 def test_a_recomputed_state_can_be_freed_again(store: Store, chain: list[str]) -> None:
@@ -102,7 +102,7 @@ def test_the_parent_of_an_unfinished_step_keeps_its_state(store: Store, chain: l
 
 def test_a_step_that_somebody_holds_is_left_alone(store: Store, chain: list[str]) -> None:
     (item,) = freeable(store)
-    with locked(store.path / "working" / f"{chain[2]}.lock", lambda: None, done=lambda: False):
+    with locked(store.path / "working" / f"{chain[2]}.lock", print, "waiting", done=lambda: False):
         assert freeable(store) == []
         assert not free(store, item)
     assert item.path.exists()
@@ -132,8 +132,30 @@ def test_a_commit_in_progress_is_no_leftover(store: Store) -> None:
         assert not free(store, stale)
         raise KeyboardInterrupt
 
-    with store.lock(id, lambda: None), pytest.raises(KeyboardInterrupt):
+    with store.lock(id, print), pytest.raises(KeyboardInterrupt):
         store.install(id, write)
+
+
+def test_a_commit_that_is_taken_for_a_leftover_where_locks_do_nothing_is_made_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcntl.flock", lambda file, operation: None)
+    id, written = "e" * 32, []
+
+    def write(folder: Path) -> None:
+        write_durably(folder / "one", b"1")
+        written.append(folder)
+        if len(written) == 1:
+            (item,) = (item for item in freeable(store) if item.kind == "unfinished commit")
+            assert free(store, item)
+            assert not free(store, item)
+        write_durably(folder / "two", b"2")
+
+    with store.lock(id, print):
+        assert store.install(id, write)
+    assert len(written) == 2
+    assert sorted(path.name for path in store.step(id).folder.iterdir()) == ["one", "two"]
+    assert list((store.path / "working").iterdir()) == []
 
 
 def test_what_cannot_be_freed_is_one_clear_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +177,7 @@ def test_quarantine_is_listed_and_never_freed(store: Store, chain: list[str]) ->
 
 def test_the_inventory_counts_every_byte_once(store: Store, chain: list[str]) -> None:
     unfinished(store, "f" * 32, chain[2])
-    with store.lock("f" * 32, lambda: None):
+    with store.lock("f" * 32, print):
         held = take_inventory(store)
     assert (held.steps, held.experiments, held.states) == (3, 1, 3)
     on_disk = sum(path.stat().st_size for path in store.path.rglob("*") if path.is_file())

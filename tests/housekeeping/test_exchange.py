@@ -8,8 +8,9 @@ import json
 import random
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,9 @@ from forgetscope.files import is_locked
 from forgetscope.housekeeping import exchange
 from forgetscope.housekeeping.collection import free, freeable
 from forgetscope.housekeeping.exchange import chains, export_steps, import_steps, plan_files
-from forgetscope.housekeeping.verification import verify_store
+from forgetscope.housekeeping.verification import Damage, file_damage, verify_store
 from forgetscope.spec import RunSpec
-from forgetscope.store import FREED, STATE, Store
+from forgetscope.store import FREED, STATE, Store, StoredStep
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
 
@@ -190,14 +191,30 @@ def test_a_damaged_step_in_the_store_is_quarantined_and_replaced(exported: Path,
 def test_a_step_is_held_while_it_is_imported(exported: Path, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[bool] = []
 
-    def spy(path: Path, data: bytes) -> None:
+    def spy(step: StoredStep) -> Iterator[Damage]:
         (folder,) = (other.path / "working").glob("commit-*")
         held.append(any(is_locked(lock) for lock in folder.parent.glob(f"{folder.name.split('-')[1]}*.lock")))
-        path.write_bytes(data)
+        return file_damage(step)
 
-    monkeypatch.setattr(exchange, "write_durably", spy)
+    monkeypatch.setattr(exchange, "file_damage", spy)
     import_steps(exported, other)
-    assert set(held) == {True}
+    assert held == [True] * 3
+
+
+def test_a_step_that_another_import_brings_in_meanwhile_is_no_damaged_one(
+    exported: Path, other: Store, chain: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = exchange._refuse_unless_whole
+
+    def check(*args: Any) -> None:
+        monkeypatch.setattr(exchange, "_refuse_unless_whole", real)
+        assert import_steps(exported, other).new == chain
+        real(*args)
+
+    monkeypatch.setattr(exchange, "_refuse_unless_whole", check)
+    result = import_steps(exported, other)
+    assert (result.new, result.present, result.quarantined) == ([], chain, [])
+    assert not (other.path / "quarantine").exists()
 
 
 def test_runs_go_on_from_imported_steps(exported: Path, other: Store, chain: list[str]) -> None:
@@ -229,6 +246,11 @@ def extra(name: str, type: bytes = tarfile.REGTYPE, link: str = "", data: bytes 
     member = tarfile.TarInfo(name)
     member.type, member.linkname, member.size = type, link, len(data) if type == tarfile.REGTYPE else 0
     return member, data
+
+
+def packed(name: str, data: bytes) -> tuple[tarfile.TarInfo, io.BytesIO]:
+    member, _ = extra(name, data=data)
+    return member, io.BytesIO(data)
 
 
 ID = "a" * 32
@@ -305,7 +327,15 @@ def test_a_record_that_claims_another_step_s_name_stays_out(
     store: Store, chain: list[str], other: Store, tmp_path: Path
 ) -> None:
     shutil.copytree(store.step(chain[0]).folder, store.path / "steps" / ID)
-    export_steps([store.step(ID)], tmp_path / "forged.tar")
+    with pytest.raises(DamagedStep, match=f"it is the record of step {chain[0]}"):
+        export_steps([store.step(ID)], tmp_path / "forged.tar")
+    export_steps([store.step(chain[0])], tmp_path / "forged.tar")
+    content = (tmp_path / "forged.tar").read_bytes()
+    with tarfile.open(tmp_path / "forged.tar", "w") as tar, tarfile.open(fileobj=io.BytesIO(content)) as real:
+        for member in real.getmembers():
+            data = real.extractfile(member).read()  # type: ignore[union-attr]
+            renamed = data.replace(f"steps/{chain[0]}".encode(), f"steps/{ID}".encode())
+            tar.addfile(*packed(member.name.replace(chain[0], ID), renamed))
     result = import_steps(tmp_path / "forged.tar", other)
     assert result.damaged == {ID: f"step.json: it is the record of step {chain[0]}"}
     assert not list((other.path / "steps").iterdir())

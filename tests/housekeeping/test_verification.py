@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from conftest import raise_schema
+from conftest import raise_schema, rewrite
 from forgetscope.files import with_checksum
 from forgetscope.housekeeping.verification import Damage, expel_damaged, verify_store
 from forgetscope.store import FREED, STATE, TABLES, Store
@@ -27,16 +25,6 @@ def damage(store: Store) -> list[Damage]:
 def listing(store: Store) -> dict[str, tuple[int, bytes]]:
     files = (path for path in store.path.rglob("*") if path.is_file())
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
-
-
-def rewrite(folder: Path, **changes: object) -> None:
-    """Change a record and make its checksum fit, as a mistaken or malicious hand would."""
-    info = json.loads((folder / "step.json").read_bytes()) | changes
-    (folder / "step.json").write_text(json.dumps(info))
-    manifest = json.loads((folder / "manifest.json").read_bytes())
-    content = (folder / "step.json").read_bytes()
-    manifest["step.json"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
 def test_a_whole_store_is_whole_and_stays_as_it_is(store: Store) -> None:
@@ -158,12 +146,78 @@ def test_a_damaged_step_is_moved_out_of_the_way_and_no_other(store: Store, chain
 def test_what_a_move_would_not_mend_is_left_where_it_is(store: Store, chain: list[str]) -> None:
     shutil.rmtree(store.step(chain[0]).folder)  # so the second lacks its parent
     raise_schema(store.step(chain[2]).folder)
-    (store.path / "steps" / "stray").write_text("")
     before = listing(store)
     verified = verify_store(store)
-    assert len(verified.damage) == 3
+    assert len(verified.damage) == 2
     assert expel_damaged(store, verified) == ([], verified.damage)
     assert listing(store) == before
+
+
+def test_a_step_of_other_data_goes_with_all_that_builds_on_it(store: Store, chain: list[str]) -> None:
+    """As if the data set had been replaced while a run worked: the id is that of the old data."""
+    folder = store.step(chain[1]).folder
+    rewrite(folder, data=json.loads((folder / "step.json").read_bytes())["data"] | {"digest": "0" * 64})
+    moved, left = expel_damaged(store, verify_store(store))
+    assert [text.split(":")[0] for text in moved] == [
+        f"Step {chain[1][:8]} is damaged",
+        f"Step {chain[2][:8]} builds on such a step. Moved to {store.path / 'quarantine' / chain[2]}-1",
+    ]
+    assert left == []
+    assert [step.id for step in store.steps()] == [chain[0]]
+    assert {path.name for path in (store.path / "quarantine").iterdir()} == {f"{id}-1" for id in chain[1:]}
+    assert damage(store) == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"id": "0" * 32}, {"spec": 3}, {"parent": "../.."}, {"network": "evil:f"}, {"schema": None}]
+)
+def test_a_record_of_something_else_is_moved(store: Store, chain: list[str], changes: dict[str, object]) -> None:
+    rewrite(store.step(chain[2]).folder, **changes)
+    (told,), left = expel_damaged(store, verify_store(store))
+    assert told.startswith(f"Step {chain[2][:8]} is damaged: {store.step(chain[2]).folder / 'step.json'}: ")
+    assert left == []
+    assert damage(store) == []
+
+
+def test_a_stray_file_goes_alone(store: Store, chain: list[str]) -> None:
+    before = {step.id for step in store.steps()}
+    extra, stray, link = (
+        store.step(chain[1]).folder / "notes.txt",
+        store.path / "steps" / "stray",
+        store.path / "steps" / "link",
+    )
+    for path in (extra, stray):
+        path.write_text("mine")
+    link.symlink_to("nowhere")
+    moved, left = expel_damaged(store, verify_store(store))
+    assert len(moved) == 3
+    assert left == []
+    assert {step.id for step in store.steps()} == before
+    quarantine = store.path / "quarantine"
+    assert (quarantine / f"{chain[1]}-notes.txt-1").read_text() == (quarantine / "stray-1").read_text() == "mine"
+    assert damage(store) == []
+
+
+def test_a_harmed_snapshot_is_moved_unless_a_run_has_it(store: Store) -> None:
+    snapshot = store.working("f" * 32) / "snapshot-0"
+    snapshot.parent.mkdir()
+    snapshot.write_bytes(b"harmed")
+    verified = verify_store(store)
+    with store.lock("f" * 32, lambda text: None):
+        assert expel_damaged(store, verified) == ([], verified.damage)
+    (told,), left = expel_damaged(store, verified)
+    assert told == f"{snapshot} is damaged. Moved to {store.path / 'quarantine' / ('f' * 32)}-snapshot-0-1"
+    assert left == []
+    assert not snapshot.exists()
+
+
+def test_a_network_that_no_specification_names_is_reported(store: Store, chain: list[str]) -> None:
+    rewrite(store.step(chain[0]).folder, network="evil:factory")
+    found = damage(store)
+    assert found[0] == Damage(
+        store.step(chain[0]).folder / "step.json", "its network is evil:factory, and its specification says resnet8"
+    )
+    assert [harmed.reason for harmed in found[1:]] == ["its network is resnet8, and its parent has evil:factory"]
 
 
 @pytest.mark.parametrize("seed", range(10))

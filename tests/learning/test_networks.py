@@ -6,6 +6,7 @@ import torch
 
 from forgetscope.errors import SpecError
 from forgetscope.learning.networks import build_network, check_features, grow_head
+from forgetscope.learning.plugins import source_digests
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -119,9 +120,14 @@ def no_features(classes: int) -> torch.nn.Module:
     return torch.nn.Linear(2, classes)
 
 
+def build_own(name: str, seed: int = 0) -> torch.nn.Module:
+    (source,) = source_digests([f"test_networks:{name}"]).values()
+    return build_network(f"test_networks:{name}", 5, rng(seed), source)
+
+
 def test_a_user_s_own_network_by_name_follows_the_stream() -> None:
     state = torch.get_rng_state()
-    first, same, other = (build_network("test_networks:Own", 5, rng(seed)) for seed in (0, 0, 1))
+    first, same, other = (build_own("Own", seed) for seed in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(first.head.weight, same.head.weight)
     assert not torch.equal(first.head.weight, other.head.weight)
@@ -140,7 +146,7 @@ def test_a_user_s_own_network_by_name_follows_the_stream() -> None:
 )
 def test_what_a_network_lacks_is_said_precisely(name: str, message: str) -> None:
     with pytest.raises(SpecError, match=rf"network test_networks:{name} {message}"):
-        build_network(f"test_networks:{name}", 5, rng())
+        build_own(name)
 
 
 def test_features_must_fit_the_head_and_the_head_the_output() -> None:
@@ -150,6 +156,11 @@ def test_features_must_fit_the_head_and_the_head_the_output() -> None:
         check_features("mine", WrongWidth(3, width=6), images)
     with pytest.raises(SpecError, match=r"its output is not head\(features\(images\)\)"):
         check_features("mine", Own(3, scale=2.0), images)
+    for output in (None, torch.zeros(2), torch.zeros(3, 2)):
+        network = Own(3)
+        network.forward = lambda images, output=output: output  # type: ignore[method-assign]
+        with pytest.raises(SpecError, match=r"its output is not head\(features\(images\)\)"):
+            check_features("mine", network, images)
 
 
 class WrongWidth(Own):

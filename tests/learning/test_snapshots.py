@@ -11,6 +11,7 @@ import torch
 from forgetscope.files import with_checksum
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, momentum_of, restore, save_snapshot
+from strangers import no_plain_file
 
 
 def write(path: Path, data: bytes) -> None:
@@ -93,3 +94,15 @@ def test_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
     train(resumed, resumed_optimiser, 3)
     for name, tensor in network.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "large"])
+def test_a_snapshot_that_is_no_plain_file_is_damaged_and_nobody_waits(tmp_path: Path, kind: str) -> None:
+    save_snapshot(tmp_path, snapshot(1), write)
+    path = tmp_path / "snapshot-0"
+    no_plain_file(path, kind)
+    named: list[Path] = []
+    loaded = load_snapshot(tmp_path, named.append)
+    assert loaded is not None
+    assert loaded.serial == 1
+    assert named == [path]

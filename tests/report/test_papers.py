@@ -15,6 +15,7 @@ from forgetscope.analysis.headline import headlines
 from forgetscope.analysis.paper import TABLES
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.errors import SpecError, StoreError, WriteError
+from forgetscope.outputs import LISTING
 from forgetscope.report.figures import Drawing, drawings
 from forgetscope.report.papers import FORMATS, write_paper
 
@@ -74,7 +75,8 @@ def test_the_latex_folder_compiles(small: Analysis, tmp_path: Path) -> None:
 def test_figures_come_as_png_and_svg_with_their_captions(small: Analysis, tmp_path: Path) -> None:
     folder = write_paper(small, tmp_path / "out", "png", width=3.5)
     names = [drawing.name for drawing in drawings(small)]
-    assert {path.name for path in folder.iterdir()} == {f"{n}.{f}" for n in names for f in ("png", "svg")} | {"captions.txt"}
+    written = {f"{name}.{format}" for name in names for format in ("png", "svg")} | {"captions.txt"}
+    assert {path.name for path in folder.iterdir()} == written | {LISTING}
     assert all(drawing.caption in (folder / "captions.txt").read_text() for drawing in drawings(small))
     write_paper(small, folder, "png", width=3.5)  # takes the place of its own
 

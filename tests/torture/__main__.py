@@ -9,11 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from torture import clusters, crashes, crowds, damage, kills, signals, space
+from torture import clusters, crashes, crowds, damage, edits, hostile, kills, signals, space
 from torture.harness import Bench, Lost, Outcome, Progress, bench
 
 Campaign = Callable[[Bench, Progress], Outcome]
 SEED = 20261116
+ONLY = int(os.environ["TORTURE_ONLY"]) if "TORTURE_ONLY" in os.environ else None  # one mutation of `hostile`, to look at
 
 ROWS: dict[str, Campaign] = {
     "kills": lambda bench, progress: kills.campaign(bench, 200, SEED, progress),
@@ -23,7 +24,10 @@ ROWS: dict[str, Campaign] = {
     "damage": lambda bench, progress: damage.campaign(bench, 300, SEED, progress, runs=40),
     "space": lambda bench, progress: space.campaign(bench, 20, SEED, progress),
     "crowds": lambda bench, progress: crowds.campaign(bench, 20, SEED, progress),
+    "locks": lambda bench, progress: crowds.unlocked(bench, 21, SEED, progress),
+    "edits": lambda bench, progress: edits.campaign(bench, 40, SEED, progress, benchmarks=10),
     "signals": lambda bench, progress: signals.campaign(bench, 20, SEED, progress),
+    "hostile": lambda bench, progress: hostile.campaign(bench, 2400, hostile.SEED, progress, only=ONLY),
     "clusters": lambda bench, progress: clusters.campaign(bench, SEED, progress, workers=20, nodes=10, drivers=5),
 }
 

@@ -62,8 +62,8 @@ def refusals(bench: Bench, n: int, seed: int, progress: Progress = silent, *, er
         store = bench.new_store()
         with outcome.trial(f"change {number}, {places[number - 1]}"):
             result = bench.run(store, Faults(fail_at=number, fail_with=error))
-            if result.code:
-                demand_refusal(result.demand(1).stderr, str(store))
+            if result.code:  # 2: before anything was started
+                demand_refusal(result.demand(2 if "Choose another folder" in result.stderr else 1).stderr, str(store))
             else:
                 unharmed += 1
             bench.finish(store)

@@ -12,6 +12,7 @@ from pathlib import Path
 from torture.harness import PATIENCE, Bench, Job, Outcome, Progress, demand, silent
 
 CROWD = 8
+LOCKS = ("ENOLCK", "nothing", "ENOTSUP")
 EXTRA = 5
 LAST_EPOCH = re.compile(r"^step (\d+)/3 +epoch 2/2 ", re.MULTILINE)
 
@@ -29,6 +30,46 @@ def campaign(bench: Bench, n: int, seed: int, progress: Progress = silent) -> Ou
     outcome.remarks.append(f"{killed} holders killed")
     demand(killed * 2 >= n, f"only {killed} holders were killed in {n} crowds: the campaign proves too little")
     return outcome
+
+
+def unlocked(bench: Bench, n: int, seed: int, progress: Progress = silent, *, crowd: int = 4) -> Outcome:
+    """On a file system whose locks fail, or are granted to everybody (see `beneath`): work is done twice, nothing else."""
+    outcome = Outcome("locks that fail, or hold nothing, under several processes; one of them killed")
+    draw, twice = random.Random(seed), 0
+    for number in range(n):
+        store, how = bench.new_store(), LOCKS[number % len(LOCKS)]
+        with outcome.trial(f"seed {seed}, crowd {number}, {how}"):
+            twice += _unlocked(bench, store, how, crowd, draw)
+        shutil.rmtree(store, ignore_errors=True)
+        progress(number + 1, n)
+    outcome.remarks.append(f"{crowd} processes each; {twice} steps were trained by more than one of them")
+    return outcome
+
+
+def _unlocked(bench: Bench, store: Path, how: str, crowd: int, draw: random.Random) -> int:
+    """How many steps were trained to their end more than once."""
+    jobs = [bench.launcher.start(*bench.command(store), FLOCK=how) for _ in range(crowd)]
+    seen = dict[str, set[int]]()
+    victim, after, end = draw.choice(jobs), draw.randrange(3), time.monotonic() + PATIENCE
+    killed = False
+    while time.monotonic() < end and not all(bench.launcher.has_ended(job.pid) for job in jobs):
+        _note_commits(store, seen)
+        if not killed and len(seen) >= after and draw.random() < 0.02:
+            killed = True
+            victim.signal(signal.SIGKILL)
+        time.sleep(0.005)
+    results = {job.pid: job.wait(1.0) for job in jobs}
+    _note_commits(store, seen)
+    others = [results[job.pid] for job in jobs if job is not victim]
+    demand([result.code for result in others] == [0] * len(others), f"{[r.stderr[-300:] for r in others if r.code]}")
+    demand(len({result.stdout for result in others}) == 1, "they print different results")
+    for step, inodes in seen.items():
+        demand(len(inodes) == 1, f"step {step} was committed {len(inodes)} times")
+    demand(not (store / "quarantine").exists(), "something was put into quarantine")
+    bench.demand_same_bytes(store)
+    bench.finish(store)
+    trained = sorted(step for result in others for step in LAST_EPOCH.findall(result.stderr))
+    return len(trained) - len(set(trained))
 
 
 def _crowd(bench: Bench, store: Path, draw: random.Random) -> int:

@@ -69,7 +69,7 @@ class _Kinds:
         snapshots = sorted(self.store.glob("working/*/snapshot-*"))
         files = [*sorted(step.iterdir()), *snapshots]
         self.cache = bench.folder / "damaged-cache"  # others read the real one
-        cache = sorted(shutil.copytree(_glyphs(), self.cache / _glyphs().name).iterdir())
+        cache = sorted(shutil.copytree(glyphs(), self.cache / glyphs().name).iterdir())
         self.all: list[Callable[[], tuple[Path, Check]]] = [
             *(lambda path=path: (path, self._noticed_in_store) for path in files),
             *(lambda path=path: (path, self._noticed_in_cache) for path in cache),
@@ -136,7 +136,7 @@ def interrupted(bench: Bench) -> Path:
     return store
 
 
-def _glyphs() -> Path:
+def glyphs() -> Path:
     from forgetscope.data.cache import cache_folder
 
     (folder,) = (path for path in cache_folder().iterdir() if path.name.startswith("glyphs-") and path.name.endswith("@8px"))

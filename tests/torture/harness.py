@@ -23,7 +23,7 @@ from conftest import TINY
 from torture.faults import PAGE, Faults, Page
 
 PATIENCE = 300.0  # seconds; a command that takes longer hangs
-UNIQUE = re.compile(r"(?<=/commit-\w{8})-\w+")  # what makes the name of a folder that is being filled unique
+UNIQUE = re.compile(r"(?<=/commit-\w{8})-\w+|(?<=\.)\w+\.(?=tmp$)")  # what makes the name of what is being written unique
 TESTS = Path(__file__).parents[1]
 
 
@@ -78,6 +78,7 @@ class Result:
     page: Page  # changes, bytes, saving, iterations
     log: list[str]  # one line per change: its kind and path
     seconds: float
+    peak: int = 0  # bytes of memory
 
     def places(self, store: Path) -> list[str]:
         """Each change, by kind and by path inside the store, without what differs from run to run."""
@@ -118,7 +119,8 @@ class Job:
             raise Lost(f"no end after {seconds:.0f} s: {self.stderr[-600:]!r}")
         log = (self.folder / "log").read_text(encoding="utf-8").splitlines() if (self.folder / "log").exists() else []
         seconds = time.monotonic() - self.started
-        return Result(code, (self.folder / "stdout").read_text(encoding="utf-8"), self.stderr, self.page, log, seconds)
+        stdout = (self.folder / "stdout").read_text(encoding="utf-8", errors="replace")
+        return Result(code, stdout, self.stderr, self.page, log, seconds, self.launcher.peaks[self.pid])
 
     def wait_until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         """What the condition gives once it is true; None if the command ends, or the time does, before."""
@@ -133,14 +135,14 @@ class Job:
 
 
 class Launcher:
-    """The warm process that forks commands. `prefix` runs it inside something else."""
+    """The warm process that forks commands. `prefix` runs it inside something else; `modules` are imported as well."""
 
-    def __init__(self, folder: Path, prefix: Sequence[str] = ()) -> None:
-        self.folder, self._jobs, self._ended = folder, 0, dict[int, int]()
+    def __init__(self, folder: Path, prefix: Sequence[str] = (), modules: Sequence[str] = ()) -> None:
+        self.folder, self._jobs, self._ended, self.peaks = folder, 0, dict[int, int](), dict[int, int]()
         folder.mkdir(parents=True, exist_ok=True)
         paths = [str(TESTS), str(TESTS.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "torture.launcher"],
+            [*prefix, sys.executable, "-m", "torture.launcher", *modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -155,28 +157,43 @@ class Launcher:
         self.process.wait(60)
         self.process.stdout.close()
 
-    def start(self, *arguments: object, faults: Faults | None = None, **environment: str) -> Job:
+    def start(
+        self,
+        *arguments: object,
+        faults: Faults | None = None,
+        sandbox: Mapping[str, object] | None = None,
+        folder: Path | None = None,
+        **environment: str,
+    ) -> Job:
+        """folder: where the command works."""
         self._jobs += 1
-        folder = self.folder / f"job-{self._jobs}"
-        (folder / "attic").mkdir(parents=True)
-        (folder / "page").write_bytes(bytes(PAGE.size))
-        names = {name: str(folder / name) for name in ("stdout", "stderr", "page", "log", "attic")}
+        kept = self.folder / f"job-{self._jobs}"
+        (kept / "attic").mkdir(parents=True)
+        (kept / "page").write_bytes(bytes(PAGE.size))
+        names = {name: str(kept / name) for name in ("stdout", "stderr", "page", "log", "attic")}
         job = {**names, "arguments": [str(argument) for argument in arguments], "faults": asdict(faults or Faults())}
+        job |= {"sandbox": sandbox, "folder": str(folder or Path.cwd())}
         job["environment"] = {"FORGETSCOPE_CACHE": os.environ["FORGETSCOPE_CACHE"], **environment}
-        return Job(self, self._ask({"start": job})["pid"], folder)
+        pid = self._ask({"start": job})["pid"]
+        self._ended.pop(pid, None)  # of another process with the same number, long ago
+        return Job(self, pid, kept)
 
-    def run(self, *arguments: object, faults: Faults | None = None, seconds: float = PATIENCE, **environment: str) -> Result:
-        job = self.start(*arguments, faults=faults, **environment)
+    def run(self, *arguments: object, seconds: float = PATIENCE, **more: Any) -> Result:
+        job = self.start(*arguments, **more)
         result = job.wait(seconds)
         shutil.rmtree(job.folder)
         return result
+
+    def resident(self) -> int:
+        """Bytes of memory that a command shares with the launcher when it starts."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def wait(self, pid: int, seconds: float) -> int | None:
         if pid not in self._ended:
             answer = self._ask({"wait": pid, "seconds": seconds})
             if "code" not in answer:
                 return None
-            self._ended[pid] = answer["code"]
+            self._ended[pid], self.peaks[pid] = answer["code"], answer["peak"]
         return self._ended[pid]
 
     def has_ended(self, pid: int) -> bool:
@@ -189,7 +206,7 @@ class Launcher:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError("The launcher has ended; its standard error says why.")
+            raise RuntimeError(f"The launcher has ended with {self.process.wait(60)}; its standard error says why.")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -1,7 +1,8 @@
 """A warm process that forks one `forgetscope` command after another: importing torch takes longer than a tiny experiment.
 
 It imports and computes nothing itself, so a child is what a fresh process would be. One request per line on standard input,
-one answer per line on standard output: {"start": {...}} -> {"pid": n}; {"wait": n, "seconds": s} -> {"code": c} or {}.
+one answer per line on standard output: {"start": {...}} -> {"pid": n}; {"wait": n, "seconds": s} -> {"code": c, "peak": bytes}
+or {}. Modules that its arguments name are imported as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+from torture import sandbox
+from torture.beneath.sitecustomize import break_flock
 from torture.faults import Faults, Page, count_iterations, install
 
 IMPORTS = (
@@ -39,7 +42,7 @@ IMPORTS = (
 
 
 def main() -> None:
-    for name in IMPORTS:
+    for name in (*IMPORTS, *sys.argv[1:]):
         importlib.import_module(name)
     gc.freeze()  # what is there now is shared by all children, and none of them need look through it
     requests, answers = sys.stdin, os.fdopen(os.dup(1), "w")
@@ -59,12 +62,17 @@ def _fork(job: dict) -> int:
         os.dup2(descriptor, number)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process would inherit that it is ignored
     os.environ.update(job["environment"])
+    os.chdir(job["folder"])
+    if "FLOCK" in job["environment"]:
+        break_flock(job["environment"]["FLOCK"])
     sys.argv = ["forgetscope", *job["arguments"]]
     page = Page(Path(job["page"]))
     count_iterations(page)
     install(Faults(**{**job["faults"], "below": tuple(job["faults"]["below"])}), page, Path(job["log"]), Path(job["attic"]))
     from forgetscope.cli import main as command
 
+    if job["sandbox"]:
+        sandbox.enter(**job["sandbox"])
     command()
     raise SystemExit(0)
 
@@ -72,9 +80,9 @@ def _fork(job: dict) -> int:
 def _wait(pid: int, seconds: float) -> dict[str, int]:
     end = time.monotonic() + seconds
     while True:
-        found, status = os.waitpid(pid, os.WNOHANG)
+        found, status, used = os.wait4(pid, os.WNOHANG)
         if found:
-            return {"code": os.waitstatus_to_exitcode(status)}
+            return {"code": os.waitstatus_to_exitcode(status), "peak": used.ru_maxrss * 1024}
         if time.monotonic() >= end:
             return {}
         time.sleep(0.002)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from torture import crashes, crowds, damage, kills, signals, space
+from torture import crashes, crowds, damage, edits, hostile, kills, signals, space
 from torture.harness import Bench, Lost, Outcome
 
 pytestmark = pytest.mark.slow
@@ -31,14 +31,14 @@ def test_what_is_lost_would_be_seen(bench: Bench) -> None:
     """The harness itself: a store that is whole in itself but differs in one bit, or holds one file more, is a loss."""
     store = bench.new_store(like=bench.reference().store)
     bench.demand_same_bytes(store)
-    table, manifest = (next((store / "steps").glob(f"*/{name}")) for name in ("classes.parquet", "manifest.json"))
-    content, digest = table.read_bytes(), hashlib.sha256(table.read_bytes()).hexdigest()
-    table.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    manifest.write_text(manifest.read_text().replace(digest, hashlib.sha256(table.read_bytes()).hexdigest()))
+    state, manifest = (next((store / "steps").glob(f"*/{name}")) for name in ("state.safetensors", "manifest.json"))
+    content, digest = state.read_bytes(), hashlib.sha256(state.read_bytes()).hexdigest()
+    state.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    manifest.write_text(manifest.read_text().replace(digest, hashlib.sha256(state.read_bytes()).hexdigest()))
     bench.demand_whole(store)
-    with pytest.raises(Lost, match=r"classes\.parquet differs"):
+    with pytest.raises(Lost, match=r"state\.safetensors differs"):
         bench.demand_same_bytes(store)
-    table.write_bytes(content)
+    state.write_bytes(content)
     (store / "steps" / "more").write_text("")
     with pytest.raises(Lost, match="steps/more differs"):
         bench.demand_same_bytes(store)
@@ -90,3 +90,16 @@ def test_eight_at_once_and_the_one_that_works_is_killed(bench: Bench) -> None:
 
 def test_a_polite_stop_in_the_middle_of_an_epoch(bench: Bench) -> None:
     assert_nothing_lost(signals.campaign(bench, 4, SEED), 4)
+
+
+def test_locks_that_fail_or_hold_nothing(bench: Bench) -> None:
+    assert_nothing_lost(crowds.unlocked(bench, 2, SEED, crowd=3), 2)
+
+
+def test_code_and_data_that_are_replaced_during_a_run_and_a_benchmark(bench: Bench) -> None:
+    assert_nothing_lost(edits.campaign(bench, 4, SEED, benchmarks=1), 5)
+
+
+def test_hostile_files(bench: Bench) -> None:
+    """The first of the mutations that `make torture ONLY=hostile` makes."""
+    assert_nothing_lost(hostile.campaign(bench, 80, hostile.SEED), 80)

@@ -119,6 +119,7 @@ def _missing(collection: Collection) -> Iterator[str]:
     if collection.damaged:
         ids = ", ".join(id[:8] for id in collection.damaged[:3])
         yield f"damaged steps, left out: {len(collection.damaged)} ({ids}); `forgetscope store verify` names their files."
+    yield from (f"a plan, left out: {text}" for text in collection.damaged_plans)
     if not any(sample.steps for sample in collection.samples):
         yield "no finished step has past classes, so nothing can be forgotten; an experiment needs at least two steps."
         return

@@ -19,7 +19,7 @@ from forgetscope.analysis.differences import Difference, paired_correlations
 from forgetscope.analysis.statistics import Estimate, correlation_estimate, mean_estimate, spearman
 from forgetscope.errors import StoreError
 from forgetscope.spec import BESIDE_THE_PROBES
-from forgetscope.store import ALL_LAYERS, COEFFICIENTS, EVERY_ITERATION, RELEASED, Store, StoredStep
+from forgetscope.store import ALL_LAYERS, COEFFICIENTS, EVERY_ITERATION, RELEASED, LeftOut, Store, StoredStep
 
 Values = NDArray[np.float64]
 
@@ -76,10 +76,12 @@ class Approximations:
     costs: list[Cost]
 
 
-def approximations(store: Store) -> list[Approximations]:
-    """Per setting and step number; raises StoreError if no step of the store measured anything beside the probes."""
+def approximations(store: Store, left_out: LeftOut | None = None) -> list[Approximations]:
+    """Per setting and step number; raises StoreError if no step of the store measured anything beside the probes.
+
+    left_out: is told of damaged records; without it, the first is an error."""
     groups: dict[tuple[str, ...], list[_Step]] = {}
-    for stored in store.steps():
+    for stored in store.readable(left_out):
         if stored.has("extra") and stored.divergence is None:
             groups.setdefault(_setting(stored), []).append(_Step(stored))
     if not groups:

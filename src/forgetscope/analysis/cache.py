@@ -1,13 +1,15 @@
 """Arrays that were computed before, by the content that they were computed from and the code that computed them.
 
 A file each, led by its checksum: what is damaged, or was made by other code, is computed again. All of it can be deleted at any
-time, and nothing is said where it cannot be written.
+time, and nothing is said where it cannot be written. It is kept apart from the stores: a checksum is no secret, so whoever
+filled a store could forge what lies in it, and looking at a store writes nothing into it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -18,9 +20,39 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from forgetscope.files import with_checksum, without_checksum
+from forgetscope.data.cache import cache_folder
+from forgetscope.files import read_regular, replace_soon, with_checksum, without_checksum
 
 Arrays = dict[str, NDArray[np.generic]]
+KEPT = ".stores"  # in the cache folder; no name of a data set
+ORIGIN_BYTES = 1 << 16
+ORIGIN = "store"  # file that says which store a folder there is for
+
+
+def kept_for(store: Path) -> Path:
+    """Where what was learned by looking at a store is kept."""
+    return cache_folder() / KEPT / hashlib.sha256(os.fsencode(os.path.realpath(store))).hexdigest()[:32]
+
+
+def make_folder(folder: Path, store: Path) -> None:
+    """Make the folder of a store, and remove those of stores that are gone. Raises OSError."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, mode=0o700)
+    replace_soon(folder / ORIGIN, os.fsencode(os.path.realpath(store)))
+    for origin in folder.parent.glob(f"*/{ORIGIN}"):
+        kept_of = _origin(origin)
+        if kept_of is not None and not kept_of.is_dir():
+            shutil.rmtree(origin.parent, ignore_errors=True)
+
+
+def _origin(path: Path) -> Path | None:
+    """The store that a folder was made for; None if the folder is not one of ours, which its name would tell."""
+    try:
+        store = Path(os.fsdecode(read_regular(path, ORIGIN_BYTES)))
+        return store if path.parent == kept_for(store) and not path.parent.is_symlink() else None
+    except (OSError, ValueError):
+        return None
 
 
 class Cache:
@@ -83,9 +115,7 @@ def _read(path: Path) -> Arrays | None:
 
 
 def _write(path: Path, arrays: Arrays) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        temporary.write_bytes(with_checksum(safetensors.numpy.save(contiguous)))
-        os.replace(temporary, path)
+        replace_soon(path, with_checksum(safetensors.numpy.save(contiguous)))

@@ -1,29 +1,40 @@
 """All experiments of a store at a glance, however many: what each step says about itself is read once and kept in an index.
 
-The index (`STORE/index.jsonl`) is never trusted and can be deleted at any time. An entry counts only for the manifest that it
-was made from, so a step that was replaced is read again; whatever is computed with is read from the steps and verified.
+The index is in a folder of our own (`analysis.cache.kept_for`), never in the store: whoever filled the store could forge it. It
+can be deleted at any time. An entry counts only for the manifest that it was made from, so a step that was replaced is read
+again; whatever is computed with is read from the steps and verified.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from pydantic_core import from_json
 
+from forgetscope.analysis.cache import kept_for, make_folder
 from forgetscope.analysis.experiments import Experiment, StepSummary, summarise
-from forgetscope.store import Store, StoredStep
+from forgetscope.errors import StoreError
+from forgetscope.files import read_regular, replace_soon
+from forgetscope.stepfiles import limit_of
+from forgetscope.store import LeftOut, Store, StoredStep, chains_of
 
-VERSION = 1  # of what an entry holds
+VERSION = 2  # of what an entry holds
 LEFT_OUT = ("history",)  # of step.json: long, and no part of a glance
 
 
-def glance(store: Store, progress: Callable[[str, int, int], None] = lambda what, done, total: None) -> list[Experiment]:
-    """The experiments of a store, latest last, with their summaries; their steps' `info` is without what is `LEFT_OUT`."""
+def glance(
+    store: Store,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    left_out: LeftOut | None = None,
+) -> list[Experiment]:
+    """The experiments of a store, latest last, with their summaries; their steps' `info` is without what is `LEFT_OUT`.
+
+    left_out: is told of each step that cannot be read; without it, the first is an error."""
     known, entries = _read(store), dict[str, dict[str, Any]]()
     steps = {step.id: step for step in store.steps()}
     fresh = False
@@ -31,26 +42,27 @@ def glance(store: Store, progress: Callable[[str, int, int], None] = lambda what
         stamp = _stamp(step)
         entry = known.get(id)
         if entry is None or stamp is None or entry["manifest"] != stamp:
-            entry, fresh = _entry(step, stamp), True
+            try:
+                entry, fresh = _entry(step, stamp), True
+            except StoreError as error:
+                if left_out is None:
+                    raise
+                left_out(error)
+                continue
             progress("steps", done, len(steps))
         entries[id] = entry
         step.__dict__["info"] = entry["info"]  # takes the place of what would be read
     if fresh or len(entries) < len(known):
         _write(store, entries)
-    return _experiments(store, steps, entries)
+    return _experiments(store, {id: steps[id] for id in entries}, entries, left_out)
 
 
-def _experiments(store: Store, steps: dict[str, StoredStep], entries: dict[str, dict[str, Any]]) -> list[Experiment]:
-    parents = {entry["info"]["parent"] for entry in entries.values()}
-    tips = sorted((entry["info"]["committed"], id) for id, entry in entries.items() if id not in parents)
+def _experiments(
+    store: Store, steps: dict[str, StoredStep], entries: dict[str, dict[str, Any]], left_out: LeftOut | None
+) -> list[Experiment]:
     found = []
-    for _, tip in tips:
-        chain: list[str] = [tip]
-        while (parent := entries[chain[0]]["info"]["parent"]) is not None:
-            if parent not in entries:
-                store.chain(tip)  # says what is missing
-            chain.insert(0, parent)
-        experiment = Experiment([steps[id] for id in chain])
+    for chain in chains_of(store.connected(steps.values(), left_out)):
+        experiment = Experiment(chain)
         summaries = [entries[step.id]["summary"] for step in experiment.steps[1:]]
         experiment.__dict__["summaries"] = [StepSummary(**summary) for summary in summaries]
         found.append(experiment)
@@ -66,7 +78,7 @@ def _entry(step: StoredStep, stamp: str | None) -> dict[str, Any]:
 def _stamp(step: StoredStep) -> str | None:
     """What the step is: its manifest names the checksums of all its files."""
     try:
-        return hashlib.sha256((step.folder / "manifest.json").read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular(step.folder / "manifest.json", limit_of("manifest.json"))).hexdigest()
     except OSError:
         return None
 
@@ -75,7 +87,7 @@ def _read(store: Store) -> dict[str, dict[str, Any]]:
     """What is there of an index; a line that is not whole counts for nothing."""
     found: dict[str, dict[str, Any]] = {}
     try:
-        lines = (store.path / "index.jsonl").read_bytes().splitlines()
+        lines = (kept_for(store.path) / "index.jsonl").read_bytes().splitlines()
     except OSError:
         return found
     for line in lines:
@@ -88,14 +100,11 @@ def _read(store: Store) -> dict[str, dict[str, Any]]:
 
 
 def _write(store: Store, entries: dict[str, dict[str, Any]]) -> None:
-    """A store that cannot be written is read all the same."""
-    path = store.path / "index.jsonl"
-    temporary = path.with_name(f".index.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            for entry in entries.values():
-                body = json.dumps(entry).encode()
-                file.write(body + b"\t" + hashlib.sha256(body).hexdigest().encode() + b"\n")
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    """Where it cannot be kept, it is made again the next time."""
+    folder, lines = kept_for(store.path), []
+    for entry in entries.values():
+        body = json.dumps(entry).encode()
+        lines.append(body + b"\t" + hashlib.sha256(body).hexdigest().encode() + b"\n")
+    with suppress(OSError):
+        make_folder(folder, store.path)
+        replace_soon(folder / "index.jsonl", b"".join(lines))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from forgetscope.analysis.associations import associations_of
 from forgetscope.analysis.cache import Arrays, Cache
 from forgetscope.analysis.moments import SHARES, probes_within
-from forgetscope.errors import DamagedStep
+from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.store import COEFFICIENTS, Store, StoredStep
 
@@ -88,19 +88,19 @@ def read_steps(store: Store, cache: Cache, progress: Callable[[str, int, int], N
     measured: dict[str, MeasuredStep] = {}
     damaged: list[str] = []
 
-    def read(id: str) -> Arrays | DamagedStep:
+    def read(id: str) -> Arrays | StoreError:
         step = store.step(id)
         try:
             files = [step.manifest[name]["sha256"] for name in ("step.json", "classes.parquet", "probes.parquet")]
             return cache.get("step", f"{id} {files}", lambda: _arrays(step))
-        except DamagedStep as error:
+        except StoreError as error:
             return error
 
     with ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
             for id, arrays in zip(batch, pool.map(read, batch), strict=True):
-                if isinstance(arrays, DamagedStep):
+                if isinstance(arrays, StoreError):
                     damaged.append(id)
                     continue
                 facts[id] = _facts_from(arrays)
@@ -199,7 +199,10 @@ def _cumulative(step: StoredStep, class_ids: NDArray[np.int64]) -> Values:
     order = None
     if not np.array_equal(ids, np.tile(class_ids, probes)):  # not as it is written here: put in order
         node = {id: i for i, id in enumerate(class_ids.tolist())}
-        order = np.lexsort(([node[id] for id in ids.tolist()], table.column("probe").to_numpy()))
+        moments = table.column("probe").to_numpy()
+        if len(ids) != probes * classes or len(np.unique(moments)) != probes or not node.keys() >= set(ids.tolist()):
+            raise step.damaged("probes.parquet", "no row for each probe and past class of classes.parquet")
+        order = np.lexsort(([node[id] for id in ids.tolist()], moments))
     for i, name in enumerate(COEFFICIENTS):
         values = table.column(name).to_numpy(zero_copy_only=False)
         terms[:, i] = (values if order is None else values[order]).reshape(probes, classes)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from forgetscope.analysis.advice import counted, left_out, missing, sample_sizes
 from forgetscope.analysis.anova import Coding
-from forgetscope.analysis.cache import Cache
+from forgetscope.analysis.cache import Cache, kept_for, make_folder
 from forgetscope.analysis.claims import answers
 from forgetscope.analysis.contrasts import comparisons
 from forgetscope.analysis.figures import boxes, earliness, figures, over_time
@@ -38,7 +38,6 @@ MORE = (
     *("claims", "claims_in_detail", "comparisons", "early_warning", "calibration", "sample_sizes", "left_out", "missing"),
     *("earliness", "controlled_boxes", "class_forgetting", "flagged", "joint_over_time"),
 )
-CACHE = "analysis"  # folder in a store; can be deleted at any time
 
 
 @dataclass(frozen=True)
@@ -120,13 +119,13 @@ def analyse(
     """Every result that a store allows.
 
     coding: of the ANOVA's factors; `treatment` gives the paper's numbers. tables: only these, of the paper or of `MORE`, and no
-    figures. cached: keep what was computed in the store's folder, so that the next call computes only what is new."""
+    figures. cached: keep what was computed in the user's cache, so that the next call computes only what is new."""
     opened = store if isinstance(store, Store) else Store.existing(store)
     unknown = [label for label in tables or () if label not in (*TABLES, *MORE)]
     if unknown:
         raise SpecError(f"There is no table {unknown[0]!r}.{nearest(unknown[0], [*TABLES, *MORE])}")
     whole = tables is None or any(label in MORE for label in tables)
-    cache = Cache(opened.path / CACHE if cached else None)
+    cache = Cache(_kept(opened) if cached else None)
     collection = collect(opened, read_steps(opened, cache, progress))
     joint = JointModels(cache, progress)
     tabulation = Tabulation(collection, joint, Spreads(cache, resamples, progress), coding)
@@ -158,3 +157,12 @@ def analyse(
         more = {label: frame for label, frame in more.items() if label in tables}
         drawn = {}
     return Analysis(opened.path, frames, drawn, more, collection, coding, resamples)
+
+
+def _kept(store: Store) -> Path | None:
+    folder = kept_for(store.path)
+    try:
+        make_folder(folder, store.path)
+    except OSError:
+        return None
+    return folder / "analysis"

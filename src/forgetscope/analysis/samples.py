@@ -20,7 +20,7 @@ from forgetscope.analysis.associations import ASSOCIATIONS, VARIABLES, over_reru
 from forgetscope.analysis.measured import MeasuredStep, ReadSteps, StepFacts
 from forgetscope.benchmark.records import recorded_plans
 from forgetscope.data.library import data_facts
-from forgetscope.errors import ForgetscopeError
+from forgetscope.errors import ForgetscopeError, StoreError
 from forgetscope.store import Store
 
 Values = NDArray[np.float64]
@@ -187,6 +187,7 @@ class Collection:
     samples: list[Sample]
     reruns: list[RerunSet]
     damaged: tuple[str, ...]
+    damaged_plans: tuple[str, ...] = ()  # what is wrong with each
 
     @property
     def simulated(self) -> bool:
@@ -194,7 +195,8 @@ class Collection:
 
 
 def collect(store: Store, read: ReadSteps) -> Collection:
-    plans = recorded_plans(store)
+    unread: list[StoreError] = []
+    plans = recorded_plans(store, unread.append)
     originals = _reruns(read, plans)
     again = {id for others in originals.values() for id in others}
     totals = _class_counts(read.facts.values(), plans)
@@ -233,7 +235,7 @@ def collect(store: Store, read: ReadSteps) -> Collection:
                     labels[key], facts.dataset, facts.policy, facts.simulated is not None, cell, runs, len(ids) - len(runs)
                 )
                 reruns.append(found)
-    return Collection(samples, reruns, read.damaged)
+    return Collection(samples, reruns, read.damaged, tuple(map(str, unread)))
 
 
 def percent(share: float) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -21,14 +22,16 @@ from forgetscope.randomness import Streams
 RERUNS = 19
 
 
-def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: int = RERUNS) -> Plan:
+def controlled_plan(
+    spec: BenchmarkSpec, data: DataFacts | None = None, runs: int = RERUNS, sources: Mapping[str, str] | None = None
+) -> Plan:
     """The picked steps with all that they build on, and `runs` further runs of each."""
     template = spec.template
     if template.probe_every == 0:
         raise SpecError(f"{spec.name}: probe_every = 0 measures neither NIC nor SIC. Use 1 or more.")
     data = data or data_facts(template.dataset, template.image_size)
     about = {"kind": "controlled", "name": f"{spec.name}-controlled", "benchmark": spec.to_toml(), "runs": runs}
-    plan, drawn, sources = empty_plan(about, template, data), sample(spec, data.classes), sources_of(spec)
+    plan, drawn = empty_plan(about, template, data, sources or sources_of(spec)), sample(spec, data.classes)
     for step in range(2, spec.steps + 1):
         for partition in spec.partitions(step):
             size = round(partition.increment * data.classes)
@@ -37,7 +40,7 @@ def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: in
             rng = _stream(spec, step, partition)
             candidates = [experiment for experiment in drawn if experiment.partition == partition]
             picked = candidates[rng.integers(len(candidates))]
-            chain = add_experiment(plan, replace(picked, sequence=picked.sequence[:step]), sources)
+            chain = add_experiment(plan, replace(picked, sequence=picked.sequence[:step]))
             original = plan.jobs[chain.steps[-1]]
             learned = [label for group in picked.sequence[: step - 1] for label in group]
             others = []

@@ -6,12 +6,12 @@ and shares its steps. A sequence that the run spells out stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from forgetscope.benchmark.plans import Chain, Plan, empty_plan
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.errors import SpecError
-from forgetscope.learning.plugins import source_digest
+from forgetscope.learning.plugins import source_digests
 from forgetscope.scenario import sequence_of
 from forgetscope.spec import RunSpec, nearest, step_specs
 
@@ -19,19 +19,22 @@ PAIRS = 5
 
 
 def comparison_plan(
-    run: RunSpec, policies: Sequence[str], pairs: int = PAIRS, name: str = "compare", data: DataFacts | None = None
+    run: RunSpec,
+    policies: Sequence[str],
+    pairs: int = PAIRS,
+    name: str = "compare",
+    data: DataFacts | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> Plan:
     """Every policy on every pair. The run's own policy does not count."""
     data = data or data_facts(run.dataset, run.image_size)
     run = _member(run, policies[0], 0)
-    plan = empty_plan(
-        {"kind": "compare", "name": name, "run": run.to_toml(), "policies": list(policies), "pairs": pairs}, run, data
-    )
-    sources = {code: source_digest(code) for code in (*policies, run.network) if ":" in code}
+    about = {"kind": "compare", "name": name, "run": run.to_toml(), "policies": list(policies), "pairs": pairs}
+    plan = empty_plan(about, run, data, sources or source_digests((*policies, run.network)))
     for number in range(pairs):
         for policy in policies:
             member = _member(run, policy, number)
-            specs = step_specs(member, sequence_of(member, data.classes), data.augmentation, sources)
+            specs = step_specs(member, sequence_of(member, data.classes), data.augmentation, plan.sources)
             plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), policy, number=number))
     return plan
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from forgetscope.benchmark.space import BenchmarkSpec, Drawn, Partition, sample
 from forgetscope.data.library import DataFacts, data_facts
-from forgetscope.learning.plugins import source_digest
+from forgetscope.learning.plugins import source_digests
 from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
 from forgetscope.store import Store
 
@@ -81,6 +81,19 @@ class Plan:
         return f"{self.about['name']}-{digest[:8]}"
 
     @property
+    def sources(self) -> Mapping[str, str]:
+        """SHA-256 of the code behind a user's own policies and network, by name."""
+        sources: Mapping[str, str] = self.about.get("sources", {})
+        return sources
+
+    @property
+    def own_code(self) -> set[str]:
+        """The names of all code that it would run besides ours."""
+        specs = [job.spec for job in self.jobs.values()]
+        named = {str(spec.network) for spec in specs} | {spec.rehearsal.policy for spec in specs if spec.rehearsal}
+        return {name for name in named if ":" in name}
+
+    @property
     def provisional(self) -> bool:
         """Whether the ids are not final, because the data are not here."""
         return self.data.digest is None
@@ -115,31 +128,31 @@ class Plan:
         return {number: {partition: list(ids) for partition, ids in cells.items()} for number, cells in found.items()}
 
 
-def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None) -> Plan:
-    """The plan of a benchmark's sample."""
+def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
+    """The plan of a benchmark's sample. data, sources: as recorded; by default those that are here."""
     template = spec.template
     data = data or data_facts(template.dataset, template.image_size)
-    plan = empty_plan({"kind": "benchmark", "name": spec.name, "benchmark": spec.to_toml()}, template, data)
-    sources = sources_of(spec)
+    about = {"kind": "benchmark", "name": spec.name, "benchmark": spec.to_toml()}
+    plan = empty_plan(about, template, data, sources or sources_of(spec))
     for experiment in sample(spec, data.classes):
-        add_experiment(plan, experiment, sources)
+        add_experiment(plan, experiment)
     return plan
 
 
-def empty_plan(about: Mapping[str, Any], run: RunSpec, data: DataFacts) -> Plan:
-    return Plan(about, data, run.image_size, run.network)
+def empty_plan(about: Mapping[str, Any], run: RunSpec, data: DataFacts, sources: Mapping[str, str] | None = None) -> Plan:
+    """sources: SHA-256 of the code behind a user's own policies and network, by name. Other code is another plan."""
+    return Plan({**about, **({"sources": dict(sources)} if sources else {})}, data, run.image_size, run.network)
 
 
-def add_experiment(plan: Plan, experiment: Drawn, sources: Mapping[str, str]) -> Chain:
-    specs = step_specs(experiment.run, experiment.sequence, plan.data.augmentation, sources)
+def add_experiment(plan: Plan, experiment: Drawn) -> Chain:
+    specs = step_specs(experiment.run, experiment.sequence, plan.data.augmentation, plan.sources)
     chain = Chain(tuple(plan.add(None, 0, specs)), experiment.policy, experiment.partition, experiment.number)
     plan.chains.append(chain)
     return chain
 
 
 def sources_of(spec: BenchmarkSpec) -> dict[str, str]:
-    """SHA-256 of the code behind a user's own policies and network, by name."""
-    return {name: source_digest(name) for name in (*spec.policies, spec.template.network) if ":" in name}
+    return source_digests((*spec.policies, spec.template.network))
 
 
 def descendants(jobs: Mapping[str, Job], ids: Iterable[str]) -> set[str]:

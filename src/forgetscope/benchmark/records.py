@@ -9,20 +9,42 @@ Steps are what counts; all of this can be lost without losing a result.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cached_property
+from itertools import count
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from forgetscope.benchmark.plans import Plan, Reruns
 from forgetscope.benchmark.shards import Shard
 from forgetscope.benchmark.space import Partition
-from forgetscope.errors import StoreError
-from forgetscope.files import is_locked, replace_durably, told
-from forgetscope.store import Store
+from forgetscope.errors import DamagedPlan
+from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
+from forgetscope.stepfiles import PLAN_BYTES, STEPS, Count, Id, Text, first_problem, strict_json
+from forgetscope.store import LeftOut, Store
 
 SCHEMA = 1
+PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")
+NEEDED = {
+    "benchmark": ("benchmark",),
+    "controlled": ("benchmark", "runs"),
+    "compare": ("run", "policies", "pairs"),
+    "variants": ("run", "vary", "pairs"),
+}
+
+JOURNAL_BYTES = 64 * 2**20  # of one part; a step adds less than 200
+FACTS = {  # what readers of such events rely on
+    "started": ("time",),
+    "rates": ("setting", "rates"),
+    "failed": ("step", "message"),
+    **dict.fromkeys(("done", "diverged", "retry"), ("step",)),
+}
 
 
 def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal:
@@ -30,6 +52,7 @@ def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal
     folder = store.path / "plans" / plan.id
     with told(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        store.refuse_links("plans", *(str(path.relative_to(store.path)) for path in (folder, *folder.iterdir())))
     if not (folder / "plan.json").exists():
         content = {
             "schema": SCHEMA,
@@ -45,15 +68,38 @@ def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal
     return Journal(folder, "" if shard is None else f"-{shard}")
 
 
-def recorded_plans(store: Store) -> list[dict[str, Any]]:
-    """The plan.json of every plan that was run into this store, ordered by id."""
+def recorded_plans(store: Store, left_out: LeftOut | None = None) -> list[dict[str, Any]]:
+    """The plan.json of every plan that was run into this store, ordered by id.
+
+    left_out: is told of each that cannot be read; without it, the first is an error."""
     plans = []
     for path in sorted((store.path / "plans").glob("*/plan.json")):
         try:
-            plans.append(json.loads(path.read_bytes()))
+            plans.append(_checked_plan(path))
         except (OSError, ValueError) as error:
-            raise StoreError(f"{path} cannot be read ({error}). Delete it: running the plan again writes it anew.") from None
+            reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())[:300]
+            problem = DamagedPlan(f"{path} cannot be read ({reason}). Delete it: running the plan again writes it anew.")
+            if left_out is None:
+                raise problem from None
+            left_out(problem)
     return plans
+
+
+def _checked_plan(path: Path) -> dict[str, Any]:
+    """A plan of the form that readers rely on, and the one that its folder is named for."""
+    if path.parent.is_symlink():
+        raise ValueError("its folder is a link")
+    plan: dict[str, Any] = strict_json(read_regular(path, PLAN_BYTES))
+    try:
+        found = _Recorded.model_validate(plan)
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from None
+    if found.id != path.parent.name or not PLAN_ID.fullmatch(found.id):
+        raise ValueError(f"its id is {found.id[:100]!r}")
+    lacking = [key for key in NEEDED[found.kind] if getattr(found, key) is None]
+    if lacking:
+        raise ValueError(f"{lacking[0]} is missing")
+    return plan
 
 
 def recorded_reruns(plan: Mapping[str, Any]) -> list[Reruns]:
@@ -64,11 +110,62 @@ def recorded_reruns(plan: Mapping[str, Any]) -> list[Reruns]:
     ]
 
 
+class _Checked(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Data(_Checked):
+    name: Text
+    classes: Annotated[int, Field(ge=1, lt=2**31)]
+    digest: Text | None
+
+
+class _Partition(_Checked):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
+    increment: float
+    retention: float
+
+
+class _Chain(_Checked):
+    steps: list[Id]
+
+
+class _Reruns(_Checked):
+    original: Id
+    step: Annotated[int, Field(ge=1, le=STEPS)]
+    partition: _Partition
+    others: list[Id]
+
+
+class _Simulated(_Checked):
+    seed: int
+    truth: dict[Text, float]
+
+
+class _Recorded(_Checked):
+    """Every key of a plan.json that anybody uses."""
+
+    id: Text
+    kind: Literal["benchmark", "compare", "variants", "controlled"]
+    name: Text
+    data: _Data
+    chains: list[_Chain]
+    reruns: list[_Reruns]
+    benchmark: str | None = None
+    run: str | None = None
+    policies: list[Text] | None = None
+    vary: list[Text] | None = None
+    pairs: Count | None = None
+    runs: Count | None = None
+    simulated: _Simulated | None = None
+
+
 @dataclass(frozen=True)
 class Journal:
-    """What happened to a plan, in order. A line that a crash cut short is passed over.
+    """What happened to a plan, in order. A line that is no event is passed over.
 
-    Parts that are run by themselves have a file each, so that nobody else writes to it; whoever reads, reads all."""
+    Parts that are run by themselves have a file each, so that nobody else writes to it; whoever reads, reads all. Each event
+    has a number, higher than any that its writer can have known: what follows from what does not depend on clocks."""
 
     folder: Path
     part: str = ""
@@ -89,48 +186,83 @@ class Journal:
         return [journal for part in parts if is_locked((journal := Journal(self.folder, part)).lock)]
 
     def write(self, event: str, **facts: object) -> None:
-        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, **facts})
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        line = json.dumps({"time": time, "number": next(self._numbers), "event": event, **facts})
         path = self.folder / f"journal{self.part}.jsonl"
-        with told(path), path.open("ab") as file:
+        with told(path), append_regular(path) as file:
             file.write(f"\n{line}".encode())  # led by a line break: what a crash left behind spoils itself only
 
+    @cached_property
+    def _numbers(self) -> Iterator[int]:
+        return count(1 + max((_number(event) for event in self.events()), default=0))
+
     def events(self) -> list[dict[str, Any]]:
-        """Of all parts, in order of time."""
-        found = [event for path in sorted(self.folder.glob("journal*.jsonl")) for event in _events(path)]
-        return sorted(found, key=lambda event: str(event.get("time")))
+        """Of all parts, in order of their numbers. Those of journals that have none come first, in order of time, but never
+        in another order than that of their file."""
+        found = []
+        for path in sorted(self.folder.glob("journal*.jsonl")):
+            latest = ""
+            for event in _events(path):
+                latest = max(latest, str(event.get("time")))
+                found.append((_number(event), "" if _number(event) else latest, event))
+        return [event for _, _, event in sorted(found, key=itemgetter(0, 1))]
 
     def own_events(self) -> list[dict[str, Any]]:
         """Of this part only."""
-        path = self.folder / f"journal{self.part}.jsonl"
-        return _events(path) if path.exists() else []
+        return _events(self.folder / f"journal{self.part}.jsonl")
 
-    def failures(self) -> dict[str, Mapping[str, Any]]:
-        """Steps whose last event is a failure, by id."""
-        return self._whose_last_is("failed")
+    def failures(self, done: Set[str]) -> dict[str, Mapping[str, Any]]:
+        """Steps whose last event is a failure, by id; none of those that are done all the same."""
+        return {step: event for step, event in self._whose_last_is("failed").items() if step not in done}
 
     def diverged(self) -> set[str]:
         """Steps that are in the store, but nothing can build on them."""
         return set(self._whose_last_is("diverged"))
 
-    def retry(self) -> list[str]:
-        """Forget the failures; the steps that may be tried again."""
-        failed = list(self.failures())
-        for step in failed:
+    def retry(self, steps: Iterable[str]) -> None:
+        """Forget the failures of these steps, so that they are tried again."""
+        for step in steps:
             self.write("retry", step=step)
-        return failed
 
     def _whose_last_is(self, event: str) -> dict[str, Mapping[str, Any]]:
-        last = {str(found["step"]): found for found in self.events() if "step" in found}
+        last = {found["step"]: found for found in self.events() if "step" in found}
         return {step: found for step, found in last.items() if found["event"] == event}
 
 
+class _Event(_Checked):
+    """Every key of an event that anybody uses."""
+
+    event: Text
+    time: Text = ""
+    number: Count = 0
+    step: Text = ""
+    message: str = ""
+    setting: dict[str, Any] = {}
+    rates: dict[str, Annotated[float, Field(ge=0)]] = {}
+
+
 def _events(path: Path) -> list[dict[str, Any]]:
-    found = []
-    for line in path.read_bytes().splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            found.append(event)
-    return found
+    """Without the lines that are no events: a crash cut them short, or a stranger wrote them."""
+    try:
+        lines = read_regular(path, JOURNAL_BYTES).splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DamagedPlan(
+            f"{path} cannot be read ({error.strerror or error}). Delete it: what it says of failed steps is lost, no result is."
+        ) from None
+    return [event for event in map(_event, lines) if event is not None]
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event: dict[str, Any] = json.loads(line)
+        found = _Event.model_validate(event)
+    except (ValueError, RecursionError):
+        return None
+    return event if found.model_fields_set.issuperset(FACTS.get(found.event, ())) else None
+
+
+def _number(event: Mapping[str, Any]) -> int:
+    number: int = event.get("number", 0)
+    return number

@@ -107,7 +107,7 @@ def _add(store: Store, simulation: Simulation, chain: Sequence[Job], result: Sim
     elif id in store:
         result.present += 1
         return
-    with store.lock(id, lambda: None):
+    with store.lock(id, lambda text: None):
         store.commit(simulation.record(chain), datetime.now(UTC).isoformat(timespec="seconds"), durable=False)
     result.written += 1
 

@@ -19,9 +19,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from forgetscope.errors import SpecError
+from forgetscope.options import checked, explain, nearest, read_toml, toml_value
 from forgetscope.randomness import Streams
 from forgetscope.scenario import Increments, class_sequence
-from forgetscope.spec import Frozen, RunSpec, Share, explain, nearest, toml_value
+from forgetscope.spec import Frozen, RunSpec, Seed, Share
 
 DECIDED_BY_THE_SPACE = ("increment", "retention", "policy", "sequence", "sequence_seed", "memory")
 SEEDS = 2**32
@@ -40,26 +41,32 @@ class Partition(NamedTuple):
 class BenchmarkSpec(Frozen):
     """What a benchmark's file says. Options that are not of the benchmark itself are those of every run in it."""
 
-    def __init__(self, **options: Any) -> None:
-        own = {name: value for name, value in options.items() if name in type(self).model_fields}
+    def __init__(self, /, **options: Any) -> None:
+        own = {name: value for name, value in options.items() if name in type(self).model_fields and name != "run"}
         rest = {name: value for name, value in options.items() if name not in own}
         try:
             super().__init__(**own, run=rest)  # type: ignore[call-arg]
         except ValidationError as error:
             raise SpecError(explain(error, type(self))) from None
 
-    name: Annotated[str, Field(pattern=r"^[\w.-]{1,60}$")] = Field(description="Letters, digits, dots and hyphens.")
+    name: Annotated[str, Field(pattern=r"^[\w.-]{1,60}$")] = Field(
+        description="At most 60 letters, digits, dots, hyphens and underscores."
+    )
     increments: tuple[Share, ...] = Field((0.1, 0.2, 0.5), description="Shares of the classes that a step introduces.")
     retentions: tuple[Share, ...] = Field((0.08, 0.2, 0.4), description="Shares of a past class's images that are kept.")
     policies: tuple[str, ...] = Field(("uniform",), description="Rehearsal policies.")
-    experiments: Annotated[StrictInt, Field(ge=1)] = Field(40, description="How many to draw per partition and policy.")
-    steps: Annotated[StrictInt, Field(ge=2)] = Field(3, description="Steps of a sequence, where the classes suffice for them.")
+    experiments: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = Field(
+        40, description="How many to draw per partition and policy."
+    )
+    steps: Annotated[StrictInt, Field(ge=2, le=1000)] = Field(
+        3, description="Steps of a sequence, where the classes suffice for them."
+    )
     design: Literal["independent", "paired"] = Field(
         "independent",
         description="independent: a fresh sequence and seed per experiment, as in the paper. paired: the same sequences and "
         "seeds across policies and retentions; first steps are shared and comparisons are within pairs.",
     )
-    seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="The sample follows from it.")
+    seed: Seed = Field(0, description="The sample follows from it.")
     run: Mapping[str, Any] = Field(default_factory=dict, description="Options of every run.")
 
     @model_validator(mode="after")
@@ -89,20 +96,12 @@ class BenchmarkSpec(Frozen):
     @classmethod
     def load(cls, name: str | Path, overrides: Mapping[str, object] | None = None) -> Self:
         """A preset by its name, or a TOML file; overrides win."""
-        path = Path(name)
-        try:
-            text = preset_text(str(name)) if str(name) in presets() else path.read_text(encoding="utf-8")
-            values = tomllib.loads(text)
-        except FileNotFoundError:
-            raise SpecError(f"There is no preset and no file {str(name)!r}.{nearest(str(name), presets())}") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SpecError(
-                f"Cannot read {path}: {error}. `forgetscope bench preset glyphs` prints one to start from."
-            ) from None
-        try:
-            return cls(**{"name": path.stem, **values, **(overrides or {})})
-        except SpecError as error:
-            raise SpecError(f"{path.name}: {error}") from None
+        path, name = Path(name), str(name)
+        if name not in presets() and not path.exists():
+            raise SpecError(f"There is no preset and no file {name!r}.{nearest(name, presets())}")
+        advice = "`forgetscope bench preset glyphs` prints one to start from."
+        values = tomllib.loads(preset_text(name)) if name in presets() else read_toml(path, advice)
+        return checked(cls, path.name, {"name": path.stem, **values}, overrides or {})
 
     def to_toml(self) -> str:
         """Every option of the benchmark itself, then those of its runs that are set."""

@@ -6,13 +6,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from forgetscope.benchmark.costs import step_work
 from forgetscope.benchmark.plans import Plan, descendants
 from forgetscope.benchmark.records import Journal
 from forgetscope.benchmark.space import Partition
+from forgetscope.files import read_regular
+from forgetscope.stepfiles import Id
 from forgetscope.store import Store
+
+RUNNING_BYTES = 2**20  # of what a running engine notes of itself
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Status:
 def status_of(plan: Plan, store: Store) -> Status:
     journal = Journal(store.path / "plans" / plan.id)
     done, diverged = plan.done(store), journal.diverged()
-    failures = {step: event for step, event in journal.failures().items() if step not in done}
+    failures = journal.failures(done)
     at_work = {part: _running(part, plan) for part in journal.active()}
     running = [job for jobs in at_work.values() for job in jobs]
     blocked = descendants(plan.jobs, failures.keys() | diverged) - done - failures.keys()
@@ -93,10 +99,23 @@ def _cells(plan: Plan, done: set[str], running: set[str], failed: set[str], dive
 
 def _running(journal: Journal, plan: Plan) -> list[dict[str, Any]]:
     try:
-        jobs = json.loads(journal.running.read_bytes())["jobs"]
-    except (OSError, ValueError, KeyError):
+        jobs = _Running.model_validate(json.loads(read_regular(journal.running, RUNNING_BYTES))).jobs
+    except (OSError, ValueError, RecursionError):
         return []
-    return [job | {"epochs": plan.jobs[job["step"]].spec.training.epochs} for job in jobs if job["step"] in plan.jobs]
+    known = [job for job in jobs if job.step in plan.jobs]
+    return [job.model_dump() | {"epochs": plan.jobs[job.step].spec.training.epochs} for job in known]
+
+
+class _Job(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    step: Id
+    epoch: Annotated[int | float, Field(ge=0)]
+
+
+class _Running(BaseModel):
+    """What a running engine notes of itself."""
+
+    jobs: list[_Job]
 
 
 def _pace(
@@ -111,7 +130,10 @@ def _pace(
         began = max((i for i, event in enumerate(events) if event["event"] == "started"), default=None)
         if began is None:
             continue
-        seconds = max(1.0, (datetime.now(UTC) - datetime.fromisoformat(events[began]["time"])).total_seconds())
+        try:
+            seconds = max(1.0, (datetime.now(UTC) - datetime.fromisoformat(events[began]["time"])).total_seconds())
+        except (ValueError, TypeError):
+            continue  # no time, or one without its zone
         finished = [event["step"] for event in events[began:] if event["event"] == "done" and event["step"] in plan.jobs]
         begun = sum(job["epoch"] / job["epochs"] * work[job["step"]] for job in running)
         left -= begun

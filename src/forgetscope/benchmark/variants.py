@@ -6,14 +6,14 @@ What a first step is made of (its network, its images) cannot; such a variant ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from forgetscope.benchmark.pairs import member_of
 from forgetscope.benchmark.plans import Chain, Plan, empty_plan
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.errors import SpecError
-from forgetscope.learning.plugins import source_digest
+from forgetscope.learning.plugins import source_digests
 from forgetscope.scenario import sequence_of
 from forgetscope.spec import RunSpec, StepSpec, nearest, parse_setting, step_specs
 
@@ -51,19 +51,25 @@ def parse_variant(setting: str, run: RunSpec) -> Variant:
 
 
 def variants_plan(
-    run: RunSpec, variants: Sequence[Variant], pairs: int, name: str = "variants", data: DataFacts | None = None
+    run: RunSpec,
+    variants: Sequence[Variant],
+    pairs: int,
+    name: str = "variants",
+    data: DataFacts | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> Plan:
     """The run as it is and each variant, on every pair; `chains` in this order, pair by pair."""
     data = data or data_facts(run.dataset, run.image_size)
     about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": pairs}
-    plan = empty_plan(about, run, data)
+    runs = (run, *(changed(run, variant) for variant in variants))
+    plan = empty_plan(about, run, data, sources or source_digests(code for r in runs for code in (r.policy, r.network)))
     for number in range(pairs):
         base = member_of(run, number)
         for variant in (BASELINE, *variants):
             member = base if variant.option is None else changed(base, variant)
-            specs = _specs(member, data)
+            specs = _specs(member, plan)
             if variant.common_parent:
-                specs[:1] = _specs(base, data)[:1]
+                specs[:1] = _specs(base, plan)[:1]
             plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), member.policy, number=number, variant=variant.name))
     return plan
 
@@ -73,6 +79,5 @@ def changed(run: RunSpec, variant: Variant) -> RunSpec:
     return RunSpec(**run.model_dump(exclude_unset=True) | {str(variant.option): variant.value})
 
 
-def _specs(run: RunSpec, data: DataFacts) -> list[StepSpec]:
-    sources = {code: source_digest(code) for code in (run.policy, run.network) if ":" in code}
-    return step_specs(run, sequence_of(run, data.classes), data.augmentation, sources)
+def _specs(run: RunSpec, plan: Plan) -> list[StepSpec]:
+    return step_specs(run, sequence_of(run, plan.data.classes), plan.data.augmentation, plan.sources)

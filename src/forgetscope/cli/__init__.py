@@ -5,6 +5,22 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of the command `forgetscope`."""
+    import sys
+
+    from forgetscope.cli.streams import mend_streams
+    from forgetscope.errors import WriteError
+
+    mend_streams()
     from forgetscope.cli.app import app
 
-    app(prog_name="forgetscope")
+    arguments, option = sys.argv[1:], "--traceback"
+    if option in arguments:  # wherever it stands
+        arguments = [option, *(argument for argument in arguments if argument != option)]
+    try:
+        app(arguments, prog_name="forgetscope")
+    except WriteError as error:  # of help and version, which are printed outside the commands
+        sys.exit(f"Error: {error}")
+    except OSError as error:
+        if "--install-completion" not in sys.argv:
+            raise
+        sys.exit(f"Error: Cannot install completion: {error}. `forgetscope --show-completion` prints what to install.")

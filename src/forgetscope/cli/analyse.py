@@ -28,7 +28,7 @@ def analyse(
         str, typer.Option(help="Of the ANOVA's factors: sum (to zero), or treatment, which gives the paper's numbers.")
     ] = "sum",
     resamples: Annotated[
-        int, typer.Option(min=100, help="Bootstrap resamples behind intervals of standard deviations.")
+        int, typer.Option(min=100, max=10**9, help="Bootstrap resamples behind intervals of standard deviations.")
     ] = 1_000_000,
     joint_over_time: Annotated[
         bool,
@@ -41,12 +41,15 @@ def analyse(
     Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
     from forgetscope.analysis.results import CODINGS, analyse
     from forgetscope.cli.progress import counting
+    from forgetscope.outputs import refuse_foreign_folder
     from forgetscope.report.results import analysis_document, table_view, write_analysis
     from forgetscope.spec import nearest
 
     chosen = next((known for known in CODINGS if known == coding), None)
     if chosen is None:
         raise SpecError(f"--coding {coding!r} is not known.{nearest(coding, CODINGS)}")
+    if table is None or out is not None:
+        refuse_foreign_folder(out or DEFAULT_OUT, "--out")  # before what may take minutes
     with counting(PATIENCE) as progress:
         found = analyse(
             store,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +15,8 @@ from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.approximations import approximations
-from forgetscope.cli.console import echo, guarded, print_json, print_view
+from forgetscope.cli.commands import Commands
+from forgetscope.cli.console import LeftOut, echo, guarded, print_json, print_view
 from forgetscope.cli.lemma import lemma
 from forgetscope.cli.options import (
     DEFAULT_STORE,
@@ -27,10 +30,11 @@ from forgetscope.cli.options import (
 )
 from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
 from forgetscope.cli.simulate import simulate
-from forgetscope.errors import Interrupted, SpecError
+from forgetscope.errors import TRACEBACK, Interrupted, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment
+    from forgetscope.analysis.results import Analysis
     from forgetscope.spec import RunSpec
 
 PATIENCE = 2.0  # seconds before a command that looks tells how far it is
@@ -40,7 +44,8 @@ app = typer.Typer(
     help="Train with rehearsal on a stream of new classes, see which past classes are forgotten, and what saw it coming.",
     epilog="First steps: forgetscope demo",
     no_args_is_help=True,
-    add_completion=False,
+    cls=Commands,
+    context_settings={"help_option_names": ["--help", "-h"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # a bug keeps its plain traceback
 )
@@ -64,8 +69,10 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show all that led to an error.")] = False,
 ) -> None:
-    pass
+    if traceback:
+        os.environ[TRACEBACK] = "1"
 
 
 @app.command(epilog="Example: forgetscope demo")
@@ -78,12 +85,14 @@ def demo(
 ) -> None:
     """Watch a small network learn three groups of ten characters, and get a page that shows what it forgot."""
     from forgetscope import write_report
+    from forgetscope.outputs import PAGE, refuse_foreign_file
     from forgetscope.spec import RunSpec
 
+    refuse_foreign_file(store / "report.html", PAGE, "page")  # before what takes minutes
     experiment = _run(RunSpec(seed=seed), store, device=device, threads=threads)
     _print_experiment(experiment)
     page = write_report(experiment, store / "report.html")
-    echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {store}")
+    echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {shlex.quote(str(store))}")
 
 
 @app.command(epilog="Example: forgetscope run my.toml --store results --set seed=1")
@@ -109,7 +118,7 @@ def run(
         print_json(experiment_document(experiment))
         return
     _print_experiment(experiment)
-    echo(f"\nA page: forgetscope report {store} --experiment {experiment.id[:8]} -o report.html")
+    echo(f"\nA page: forgetscope report {shlex.quote(str(store))} --experiment {experiment.id[:8]} -o report.html")
 
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
@@ -129,13 +138,15 @@ def show(
     from forgetscope.report import document, terminal
     from forgetscope.store import Store
 
-    opened = Store.existing(store)
+    opened, left_out = Store.existing(store), LeftOut()
     with counting(PATIENCE) as progress:
-        everything = [] if id else glance(opened, progress)
+        everything = [] if id else glance(opened, progress, left_out)
+    plans = recorded_plans(opened, left_out)
+    left_out.tell(id is not None or bool(everything))
     chosen = pick(opened, id or (everything[-1].id if everything else None))
     if step is not None and step > len(chosen.steps):
         raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {len(chosen.steps)} steps.")
-    again = {other for plan in recorded_plans(opened) for picked in recorded_reruns(plan) for other in picked.others}
+    again = {other for plan in plans for picked in recorded_reruns(plan) for other in picked.others}
     found = [experiment for experiment in everything if experiment.id not in again]
     means, policies = overview(found), compare_policies(found)
     if as_json:
@@ -183,12 +194,20 @@ def report(
     import forgetscope
     from forgetscope.analysis.experiments import open_experiment
     from forgetscope.cli.progress import counting
+    from forgetscope.outputs import PAGE, refuse_foreign_file
     from forgetscope.store import Store
 
-    alone = experiment is not None or len(Store.existing(store).experiments()) < 2
+    path = output or Path("report.html")
+    refuse_foreign_file(path, PAGE, "page")  # before what may take minutes
+    left_out = LeftOut()
+    whole = [] if experiment is not None else Store.existing(store).experiments(left_out)
+    left_out.tell(experiment is not None or bool(whole))
     with counting(PATIENCE) as progress:
-        shown = open_experiment(store, experiment) if alone else forgetscope.analyse(store, progress=progress)
-        page = forgetscope.write_report(shown, output or Path("report.html"), progress=progress)
+        if len(whole) < 2:
+            shown: Experiment | Analysis = open_experiment(store, experiment or (whole[0][-1].id if whole else None))
+        else:
+            shown = forgetscope.analyse(store, progress=progress)
+        page = forgetscope.write_report(shown, path, progress=progress)
     echo(f"The page: {page.resolve()}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.cli.console import LeftOut, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
 
 
@@ -17,7 +17,9 @@ def approximations(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = F
     from forgetscope.report.document import approximations_document
     from forgetscope.store import Store
 
-    found = compute(Store.existing(store))
+    left_out = LeftOut()
+    found = compute(Store.existing(store), left_out)
+    left_out.tell(True)
     if as_json:
         print_json(approximations_document(found))
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forgetscope.cli.commands import Commands
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreOption, overrides
 from forgetscope.cli.plans import (
@@ -15,6 +16,8 @@ from forgetscope.cli.plans import (
     JobsOption,
     PlanArgument,
     ThreadsOption,
+    allow,
+    check_recorded_data,
     fetch_data,
     find_recipe,
     get_ready,
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "ray")
 
-app = typer.Typer(help="Run whole benchmarks: sample, plan, run, watch.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Run whole benchmarks: sample, plan, run, watch.", no_args_is_help=True, rich_markup_mode=None, cls=Commands
+)
 
 
 @app.command(epilog="Example: forgetscope bench preset glyphs > my.toml")
@@ -88,16 +93,19 @@ def plan(
     planned, opened = benchmark_plan(spec), Store(store)
     done, expected = len(planned.done(opened)), None
     if missing is None:
-        with hired(planned, opened, jobs, device, threads) as engine:
-            ahead = look_ahead(engine, spec.template, calibrating=True)
+        with hired(planned, opened, jobs, device, threads, looking=True) as engine:
+            # Looking runs no code of a user's own; what a run has measured is used all the same.
+            ahead = look_ahead(engine, spec.template, calibrating=not planned.own_code)
         done, expected = len(ahead.done), ahead.estimate
-        missing = "everything is done." if expected is None else None
+        if expected is None:
+            own = "the benchmark names code of its own, which a plan does not run; `bench run` measures before it starts."
+            missing = own if ahead.todo else "everything is done."
     if as_json:
         print_json(plan_document(planned, done, expected, missing))
         return
     print_view(plan_view(planned, done, expected, missing))
     chosen = "".join(f" --set {shlex.quote(setting)}" for setting in settings or [])
-    echo(f"Run it: forgetscope bench run {benchmark} --store {store}{chosen}")
+    echo(f"Run it: forgetscope bench run {shlex.quote(benchmark)} --store {shlex.quote(str(store))}{chosen}")
 
 
 @app.command(epilog="Example: forgetscope bench run glyphs --store results --jobs 2")
@@ -128,8 +136,9 @@ def run(
     spec = load_with_data(benchmark, settings)
     part, planned, opened = Shard.parse(shard) if shard else None, benchmark_plan(spec), Store(store)
     with hired(planned, opened, jobs, device, threads, _cluster(engine, address, gpus_per_job)) as workers:
-        work_off(workers, spec.template, estimating=estimate, shard=part)
+        outcome = work_off(workers, spec.template, estimating=estimate, shard=part)
     _tell_status(planned, opened, as_json=as_json)
+    name_failures(planned, opened, outcome)
 
 
 @app.command(epilog="Example: forgetscope bench status glyphs --store results")
@@ -157,27 +166,42 @@ def retry(
     failed: Annotated[bool, typer.Option("--failed", help="The steps that failed, and what builds on them.")] = False,
     store: StoreOption = DEFAULT_STORE,
     settings: SetOption = None,
+    code: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Code, package.module:function, that a PLAN names and may run; may be repeated."),
+    ] = None,
     jobs: JobsOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Run the steps that failed once more, and everything that is still to do."""
-    from forgetscope.benchmark.records import record_plan
+    from forgetscope.benchmark.records import Journal
     from forgetscope.store import Store
 
     if not failed:
         raise SpecError("bench retry: say which steps to retry: --failed.")
-    opened = Store(store)
+    opened = Store.existing(store)
     recipe = find_recipe(name, settings, opened)
-    get_ready(recipe.template)
-    opened.prepare()
-    planned = recipe.plan()
-    again = record_plan(opened, planned).retry()
+    if recipe.recorded:
+        planned = recipe.plan()
+        allow(planned, code or [])
+        check_recorded_data(planned, get_ready(recipe.template))
+    else:
+        get_ready(recipe.template)
+        planned = recipe.plan()
+    journal = Journal(opened.path / "plans" / planned.id)
+    again = journal.failures(planned.done(opened))
+    if not again:
+        echo(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.", err=True)
+        _tell_status(planned, opened, as_json=as_json)
+        return
     echo(f"{len(again)} failed steps will be run again.", err=True)
     with hired(planned, opened, jobs, device, threads) as engine:
-        work_off(engine, recipe.template, estimating=False)
+        journal.retry(again)
+        outcome = work_off(engine, recipe.template, estimating=False)
     _tell_status(planned, opened, as_json=as_json)
+    name_failures(planned, opened, outcome)
 
 
 def _cluster(engine: str, address: str | None, gpus_per_job: float) -> Cluster | None:
@@ -204,4 +228,3 @@ def _tell_status(plan: Plan, store: Store, *, as_json: bool) -> None:
         print_json(found.described())
     else:
         print_view(status_view(found))
-    name_failures(plan, store.path)

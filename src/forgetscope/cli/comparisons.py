@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,7 @@ def compare(
     ] = None,
     policies: Annotated[str, typer.Option(help="Their names, with commas between.")] = "uniform,herding",
     baseline: Annotated[str | None, typer.Option(help="The policy to compare with. Default: the first.")] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs of class sequence and seed; an interval needs two.")] = 5,
+    pairs: Annotated[int, typer.Option(min=1, max=10_000, help="Pairs of class sequence and seed; an interval needs two.")] = 5,
     store: StoreOption = DEFAULT_STORE,
     settings: SetOption = None,
     jobs: JobsOption = None,
@@ -61,17 +62,17 @@ def compare(
     title = re.sub(r"[^\w.-]", "-", config.stem if config else run.dataset)[:40] + "-compare"
     plan, opened = comparison_plan(run, names, pairs, title), Store(store)
     with hired(plan, opened, jobs, device, threads) as engine:
-        work_off(engine, run, estimating=estimate)
+        outcome = work_off(engine, run, estimating=estimate)
     rows = compare_policies(planned_experiments(opened, (chain.steps for chain in plan.chains)), baseline)
     if as_json:
         print_json(comparison_document(plan.id, rows))
     elif rows:
         print_view(comparison_view(rows), whole=True)
-    name_failures(plan, store)
+    name_failures(plan, opened, outcome)
     if not rows:
         raise ForgetscopeError(
             f"No pair came to its end under {baseline} and another policy. "
-            f"See `forgetscope bench status {plan.id} --store {store}`."
+            f"See `forgetscope bench status {shlex.quote(plan.id)} --store {shlex.quote(str(store))}`."
         )
 
 
@@ -86,7 +87,7 @@ def variants(
             metavar="KEY=VALUE", help="An option of the run and its other value; may be repeated. [default: the scripts' three]"
         ),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs of class sequence and seed; an interval needs two.")] = 5,
+    pairs: Annotated[int, typer.Option(min=1, max=10_000, help="Pairs of class sequence and seed; an interval needs two.")] = 5,
     store: StoreOption = DEFAULT_STORE,
     settings: SetOption = None,
     jobs: JobsOption = None,
@@ -117,22 +118,24 @@ def variants(
     title = re.sub(r"[^\w.-]", "-", config.stem if config else run.dataset)[:40] + "-variants"
     plan, opened = variants_plan(run, varied, pairs, title), Store(store)
     with hired(plan, opened, jobs, device, threads) as engine:
-        work_off(engine, run, estimating=estimate)
+        outcome = work_off(engine, run, estimating=estimate)
     chains = {v.name: [c.steps for c in plan.chains if c.variant == v.name] for v in (BASELINE, *varied)}
     rows = compare_variants(opened, chains)
     if as_json:
         print_json(variants_document(plan.id, rows))
     elif rows:
         print_view(variants_view(rows), whole=True)
-    name_failures(plan, store)
+    name_failures(plan, opened, outcome)
     if not rows:
-        raise ForgetscopeError(f"No pair came to its end. See `forgetscope bench status {plan.id} --store {store}`.")
+        raise ForgetscopeError(
+            f"No pair came to its end. See `forgetscope bench status {shlex.quote(plan.id)} --store {shlex.quote(str(store))}`."
+        )
 
 
 @guarded
 def controlled(
     benchmark: BenchmarkArgument,
-    runs: Annotated[int, typer.Option(min=2, help="Further runs of each picked step.")] = 19,
+    runs: Annotated[int, typer.Option(min=2, max=10_000, help="Further runs of each picked step.")] = 19,
     store: StoreOption = DEFAULT_STORE,
     settings: SetOption = None,
     jobs: JobsOption = None,
@@ -156,10 +159,10 @@ def controlled(
     spec, opened = load_with_data(benchmark, settings), Store(store)
     plan = controlled_plan(spec, runs=runs)
     with hired(plan, opened, jobs, device, threads) as engine:
-        work_off(engine, spec.template, estimating=estimate)
+        outcome = work_off(engine, spec.template, estimating=estimate)
     found = controlled_results(opened, plan.reruns)
     if as_json:
         print_json(controlled_document(plan.id, found))
     else:
         print_view(controlled_view(found), whole=True)
-    name_failures(plan, store)
+    name_failures(plan, opened, outcome)

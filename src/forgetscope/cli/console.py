@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 
 from forgetscope.characters import visible, visible_json
-from forgetscope.errors import ForgetscopeError, Interrupted
+from forgetscope.errors import TRACEBACK, ForgetscopeError, Interrupted, StoreError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,15 +32,34 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             typer.echo("\nInterrupted. Run the same command again to continue.", err=True)
             raise typer.Exit(Interrupted.exit_code) from None
         except ForgetscopeError as error:
+            if os.environ.get(TRACEBACK):
+                echo("".join(traceback.format_exception(error)), err=True)
             echo(f"Error: {visible(str(error))}", err=True)
             raise typer.Exit(error.exit_code) from None
 
     return wrapper
 
 
+class LeftOut:
+    """Steps and plans of a store that cannot be read: the others are shown, and these are named."""
+
+    def __init__(self) -> None:
+        self.problems: dict[str, StoreError] = {}
+
+    def __call__(self, problem: StoreError) -> None:
+        self.problems.setdefault(str(problem), problem)
+
+    def tell(self, shown: bool) -> None:
+        """On standard error; an error if there is nothing else to show."""
+        for text, problem in self.problems.items():
+            if not shown:
+                raise problem
+            echo(f"Left out: {text}", err=True)
+
+
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print lines; what is in them cannot control the terminal."""
-    typer.echo(visible(text, lines=True), err=err)
+    print(visible(text, lines=True), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def print_view(view: RenderableType, *, whole: bool = False) -> None:
@@ -55,4 +76,5 @@ def print_view(view: RenderableType, *, whole: bool = False) -> None:
 
 
 def print_json(value: object) -> None:
-    sys.stdout.write(visible_json(json.dumps(value, indent=1, ensure_ascii=False)) + "\n")
+    unicode = sys.stdout.encoding.lower().startswith("utf")  # elsewhere, JSON's own escapes
+    print(visible_json(json.dumps(value, indent=1, ensure_ascii=not unicode)), flush=True)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from forgetscope.cli.commands import Commands
 from forgetscope.cli.console import echo, guarded, print_json, print_view
 from forgetscope.errors import DataError
 
-app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None)
+if TYPE_CHECKING:
+    from forgetscope.data.images import DataSet
+
+app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None, cls=Commands)
 
 NameArgument = Annotated[str, typer.Argument(help="The data set's name.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Processes that decode images. Default: one per core.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="Processes that decode images. Default: one per core.")
+]
 
 
 @app.command("list", epilog="Example: forgetscope data list")
@@ -24,23 +30,26 @@ def list_sets(as_json: JsonOption = False) -> None:
     """List the data sets that are here, and those that can be fetched."""
     from forgetscope.data.cache import cache_folder
     from forgetscope.data.known import KNOWN
-    from forgetscope.data.library import disk_bytes, installed, load_data
+    from forgetscope.data.library import described, disk_bytes, leftovers, load_data
     from forgetscope.report.terminal import data_view
 
     here, damaged = [], []
-    for name in installed():
+    for name in described():
         try:
             here.append((load_data(name, verify=False), disk_bytes(name)))
         except DataError as error:  # one damaged set must not hide the others
             damaged.append(str(error))
-    known = {name: known.summary for name, known in KNOWN.items() if name not in installed()}
+    known = {name: known.summary for name, known in KNOWN.items() if name not in described()}
     if as_json:
-        sets = [_facts(data.name) | {"bytes": size} for data, size in here]
-        print_json({"cache": str(cache_folder()), "here": sets, "known": known, "embedded": ["glyphs"], "damaged": damaged})
+        sets = [_facts(data) | {"bytes": size} for data, size in here]
+        facts = {"cache": str(cache_folder()), "here": sets, "known": known, "embedded": ["glyphs"], "damaged": damaged}
+        print_json(facts | {"left": [{"path": str(path), "bytes": size, "remark": text} for path, size, text in leftovers()]})
         return
     print_view(data_view(here, known, cache_folder()))
     for text in damaged:
         echo(text)
+    for path, size, remark in leftovers():
+        echo(f"{path} ({size / 1e6:,.1f} MB): {remark}")
 
 
 @app.command(epilog="Example: forgetscope data get cifar100 --from ~/Downloads/cifar-100-python.tar.gz")
@@ -77,6 +86,9 @@ def add(
     ] = None,
     size: Annotated[int | None, typer.Option(min=8, max=512, help="Bring all images to this many pixels squared.")] = None,
     fit: Annotated[Literal["crop", "stretch"], typer.Option(help="How, where an image is not square.")] = "crop",
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Leave out images that cannot be read, and say which.")
+    ] = False,
     workers: WorkersOption = None,
 ) -> None:
     """Convert your own images."""
@@ -85,7 +97,15 @@ def add(
 
     with counting() as progress:
         data = add_data(
-            name, path, test_share=test_share, size=size, fit=fit, workers=workers or _cores(), progress=progress, note=_note
+            name,
+            path,
+            test_share=test_share,
+            size=size,
+            fit=fit,
+            skip_broken=skip_broken,
+            workers=workers or _cores(),
+            progress=progress,
+            note=_note,
         )
     echo(f'{data!r} is ready: dataset = "{name}"')
 
@@ -100,24 +120,30 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute a data set's digest, count its images per class, and make a contact sheet to look at."""
+    from PIL.PngImagePlugin import PngInfo
+
     from forgetscope.data.images import contact_sheet
     from forgetscope.data.library import check_data
     from forgetscope.errors import WriteError
+    from forgetscope.outputs import SHEET, refuse_foreign_file
 
+    sheet, mark = output or Path(f"{name}.png"), PngInfo()
     data = check_data(name)
-    sheet = output or Path(f"{name}.png")
+    facts = _facts(data)
+    if not as_json:  # what was found does not depend on where the sheet can be put
+        train, test = ([row[part] for row in facts["images_per_class"].values()] for part in ("train", "test"))
+        echo(f"{data!r}: pixels and labels are as they were (digest {data.digest[:12]})")
+        echo(f"Images per class: {_range(train)} to learn from, {_range(test)} to test on")
+    refuse_foreign_file(sheet, SHEET, "contact sheet")
+    mark.add_text("Software", "forgetscope")
     try:
-        contact_sheet(data).save(sheet)
+        contact_sheet(data).save(sheet, pnginfo=mark)
     except (OSError, ValueError) as error:
         raise WriteError(f"Cannot write the contact sheet to {sheet}: {error}. Name another file with -o.") from None
-    facts = _facts(name)
     if as_json:
         print_json(facts | {"contact_sheet": str(sheet.resolve())})
-        return
-    train, test = ([row[part] for row in facts["images_per_class"].values()] for part in ("train", "test"))
-    echo(f"{data!r}: pixels and labels are as they were (digest {data.digest[:12]})")
-    echo(f"Images per class: {_range(train)} to learn from, {_range(test)} to test on")
-    echo(f"Contact sheet: {sheet.resolve()}")
+    else:
+        echo(f"Contact sheet: {sheet.resolve()}")
 
 
 @app.command(epilog="Example: forgetscope data remove birds")
@@ -130,12 +156,9 @@ def remove(name: NameArgument) -> None:
     echo(f"Removed {name}.")
 
 
-def _facts(name: str) -> dict[str, Any]:
+def _facts(data: DataSet) -> dict[str, Any]:
     import numpy as np
 
-    from forgetscope.data.library import load_data
-
-    data = load_data(name)
     train, test = (np.bincount(part.labels, minlength=len(data.classes)).tolist() for part in (data.train, data.test))
     return {
         "name": data.name,

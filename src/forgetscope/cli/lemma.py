@@ -19,9 +19,9 @@ PATIENCE = 2.0  # seconds before progress is shown
 @guarded
 def lemma(
     data: Annotated[str, typer.Option(help="Data set to learn: glyphs, cifar100, or another that is in the cache.")] = "glyphs",
-    hidden: Annotated[int, typer.Option(min=0, help="Tanh units of the network; 0: a linear softmax model.")] = 32,
-    images: Annotated[int, typer.Option(min=2, help="Training images used of each class, the first ones.")] = 100,
-    draws: Annotated[int, typer.Option(min=2, help="Mini-batches drawn at each iterate.")] = 200,
+    hidden: Annotated[int, typer.Option(min=0, max=4096, help="Tanh units of the network; 0: a linear softmax model.")] = 32,
+    images: Annotated[int, typer.Option(min=2, max=100_000, help="Training images used of each class, the first ones.")] = 100,
+    draws: Annotated[int, typer.Option(min=2, max=1_000_000, help="Mini-batches drawn at each iterate.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Everything random follows from it.")] = 0,
     settings: SetOption = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for table and figure; made if missing.")] = DEFAULT_OUT,
@@ -35,8 +35,10 @@ def lemma(
     from forgetscope.analysis.lemma import judged, summarise_lemma
     from forgetscope.cli.progress import counting
     from forgetscope.experiment.lemma import LemmaCheck, check_lemma
+    from forgetscope.outputs import refuse_foreign_folder
     from forgetscope.report.lemma import lemma_document, lemma_view, write_lemma
 
+    refuse_foreign_folder(output)  # before what may take minutes
     options = {"dataset": data, "seed": seed, **overrides(settings)}
     check = LemmaCheck.of(options, hidden=hidden, images=images, draws=draws)
     try:

@@ -14,7 +14,8 @@ StoreArgument = Annotated[Path, typer.Argument(help="The store to look at.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override an option; may be repeated.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads. Default: all cores; all but one if OpenMP threads are told to spin.")
+    int | None,
+    typer.Option(min=1, max=1024, help="CPU threads. Default: all cores; all but one if OpenMP threads are told to spin."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 

@@ -28,7 +28,7 @@ def watch(*, enabled: bool = True) -> Iterator[Progress]:
     """A progress display on standard error for the block."""
     from forgetscope.experiment.chain import Silence
 
-    if not enabled:
+    if not enabled or sys.stderr is None:  # closed
         yield Silence()
     elif sys.stderr.isatty():
         with _bar() as bar:

@@ -16,14 +16,14 @@ PATIENCE = 2.0  # seconds before progress is shown
 def simulate(
     benchmark: Annotated[str, typer.Argument(metavar="PRESET-or-FILE", help="The benchmark whose shape the store gets.")],
     store: StoreOption = DEFAULT_STORE,
-    seed: Annotated[int, typer.Option(min=0, help="Everything random in the simulation follows from it.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Everything random in the simulation follows from it.")] = 0,
     settings: SetOption = None,
     truth: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="An effect, noise or correlation (docs/simulation.md); may be repeated."),
     ] = None,
     reruns: Annotated[
-        int, typer.Option(min=0, help="Further runs of one step per partition, with other new classes; 0: none.")
+        int, typer.Option(min=0, max=10_000, help="Further runs of one step per partition, with other new classes; 0: none.")
     ] = 19,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forgetscope.characters import visible
-from forgetscope.cli.console import echo, guarded, print_json, print_view
+from forgetscope.cli.commands import Commands
+from forgetscope.cli.console import LeftOut, echo, guarded, print_json, print_view
 
 if TYPE_CHECKING:
     from forgetscope.housekeeping.collection import Freeable
@@ -19,6 +21,7 @@ app = typer.Typer(
     help="Look after a store: what it holds, whether it is whole, what can be freed; export, import, SQL.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    cls=Commands,
 )
 
 DEFAULT_STORE = Path("forgetscope-store")
@@ -35,7 +38,9 @@ def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = Fa
     from forgetscope.report.storage import inventory_view
     from forgetscope.store import Store
 
-    held = take_inventory(Store.existing(store))
+    left_out = LeftOut()
+    held = take_inventory(Store.existing(store), left_out)
+    left_out.tell(held.steps > 0)
     if as_json:
         print_json({"store": str(store), **_plain(asdict(held))})
     else:
@@ -47,7 +52,7 @@ def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = Fa
 def verify(
     store: StoreArgument = DEFAULT_STORE,
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Move damaged steps out of the way; what made them then makes them again.")
+        bool, typer.Option("--quarantine", help="Move what is damaged out of the way; what made it then makes it again.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,6 +63,8 @@ def verify(
     from forgetscope.store import Store
 
     opened = Store.existing(store)
+    if quarantine:
+        opened.prepare()
     with counting(PATIENCE) as progress:
         verified = verify_store(opened, progress)
     moved, left = expel_damaged(opened, verified) if quarantine and verified.damage else ([], verified.damage)
@@ -68,8 +75,13 @@ def verify(
             echo(visible(line))
         if moved:
             echo("Now run what made them again: it goes on from what is whole.")
-        elif left and not quarantine:
-            echo(f"Nothing was changed. To move damaged steps out of the way: forgetscope store verify {store} --quarantine")
+        if left and quarantine:
+            echo(
+                f"{len(left)} are left, because no move mends them: run what made a step again and it makes a missing parent; "
+                "upgrade forgetscope for a newer record; wait for what is running."
+            )
+        elif left:
+            echo(f"Nothing was changed. To move what is damaged out of the way: {_command('verify', store)} --quarantine")
     if left:
         raise typer.Exit(1)
 
@@ -99,7 +111,7 @@ def gc(
     if len(found) < len(listed):
         echo(f"{len(listed) - len(found)} more were left: they have come into use meanwhile.")
     if found and not yes:
-        command = f"forgetscope store gc {store}{' --all' if every_state else ''} --yes"
+        command = f"{_command('gc', store)}{' --all' if every_state else ''} --yes"
         echo(f"Nothing was changed. Results stay; a run that needs a freed state recomputes it. To free this: {command}")
 
 
@@ -119,16 +131,18 @@ def export_to(
     """Write steps to one file that another machine can import and verify."""
     from forgetscope.cli.progress import counting
     from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
+    from forgetscope.outputs import EXPORT, refuse_foreign_file
     from forgetscope.report.quantities import counted, size_text
     from forgetscope.store import Store
 
+    refuse_foreign_file(output, EXPORT, "export")
     opened = Store.existing(store)
     steps, plans = chains(opened, ids or []), [] if ids else plan_files(opened)
     with counting(PATIENCE) as progress:
         size = export_steps(steps, output, plans=plans, states=not without_states, progress=progress)
     echo(
         f"Exported {counted(len(steps), 'step')} to {output.resolve()}, {size_text(size)}. "
-        f"Elsewhere: forgetscope store import {output.name}"
+        f"Elsewhere: {_command('import', output.name)}"
     )
 
 
@@ -167,11 +181,18 @@ def sql(
     from forgetscope.report.storage import answer_view
     from forgetscope.store import Store
 
-    answer = ask(Store.existing(store), query)
+    left_out = LeftOut()
+    answer = ask(Store.existing(store), query, left_out)
+    left_out.tell(True)
     if as_json:
         print_json(rows(answer))
     else:
         print_view(answer_view(answer), whole=True)
+
+
+def _command(name: str, path: Path | str) -> str:
+    """To be copied into a shell, whatever the path is called."""
+    return shlex.join(["forgetscope", "store", name, str(path)])
 
 
 def _tell(result: Imported, file: Path, store: Path) -> None:

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from numpy.typing import ArrayLike
 
-from forgetscope.data.cache import Note, Progress, cache_folder, folder_of, is_here, make
+from forgetscope.data.cache import (
+    DOWNLOADS,
+    QUARANTINE,
+    Note,
+    Progress,
+    cache_folder,
+    download_folder,
+    folder_of,
+    is_here,
+    make,
+    prepare_cache,
+)
 from forgetscope.data.conversion import Conversion
+from forgetscope.data.decoding import Fit
 from forgetscope.data.download import download
 from forgetscope.data.images import DataSet
 from forgetscope.data.known import KNOWN, Known, own_images, photographs
 from forgetscope.data.library import load_data
-from forgetscope.data.readers.folders import from_arrays, read_folders, read_npz
-from forgetscope.data.sources import Fit
+from forgetscope.data.ownership import demand_free
+from forgetscope.data.readers.arrays import from_arrays, read_npz
+from forgetscope.data.readers.folders import read_folders
+from forgetscope.data.sources import Source
 from forgetscope.errors import DataError
 from forgetscope.spec import nearest
 
@@ -33,14 +48,28 @@ def get_data(
     if is_here(folder := folder_of(name)):
         note(f"{name} is here already. To make it anew, remove it first: `forgetscope data remove {name}`.")
         return load_data(name)
+    demand_free(folder)
     address = origin or known.address
     remote = "://" in address
-    path = _downloaded(address, known, progress, note) if remote else Path(address)
-    if path.is_file():
-        _verify_archive(path, known)
-    make(folder, known.read(path), Conversion(name, photographs), note, workers, progress)
+    prepare_cache()
+
+    def read() -> Source:
+        path = _downloaded(address, known, progress, note) if remote else Path(address)
+        if path.is_file() and not remote:
+            _verify_archive(path, known)
+        return known.read(path)
+
+    try:
+        make(folder, read, Conversion(name, photographs), note, workers, progress)
+    except DataError as error:
+        if not remote or not _forget(address):
+            raise
+        raise DataError(
+            f"{error} It came from {address} and was deleted: run the same command again, or name another mirror "
+            "or a local copy with `--from`."
+        ) from None
     if remote:
-        path.unlink(missing_ok=True)
+        _forget(address)
     return load_data(name)
 
 
@@ -51,17 +80,23 @@ def add_data(
     test_share: float | None = None,
     size: int | None = None,
     fit: Fit = "crop",
+    skip_broken: bool = False,
     workers: int = 1,
     progress: Progress | None = None,
     note: Note = print,
 ) -> DataSet:
-    """Convert one's own images: folders of images per class, or a .npz file."""
+    """Convert one's own images: folders of images per class, or a .npz file. `note` is told what was done to which images.
+
+    `skip_broken` leaves out those that cannot be read, and tells which; otherwise they are an error that names them."""
     folder = _new_folder(name)
     path = Path(path)
     if not path.exists():
         raise DataError(f"There is nothing at {path}.")
-    source = read_npz(path) if path.is_file() else read_folders(path, test_share)
-    make(folder, source, Conversion(name, own_images, size, fit), note, workers, progress)
+
+    def read() -> Source:
+        return read_npz(path) if path.is_file() else read_folders(path, test_share)
+
+    make(folder, read, Conversion(name, own_images, size, fit, skip_broken), note, workers, progress)
     return load_data(name)
 
 
@@ -77,32 +112,55 @@ def add_arrays(
     folder = _new_folder(name)
     names = None if classes is None else list(classes)
     source = from_arrays(train_images, train_labels, test_images, test_labels, names)
-    make(folder, source, Conversion(name, own_images), lambda text: None)
+    make(folder, lambda: source, Conversion(name, own_images), lambda text: None)
     return load_data(name)
 
 
 def _new_folder(name: str) -> Path:
     """For a data set of one's own, whose name must be free."""
-    folder = folder_of(name)
-    if name in KNOWN or name.startswith("glyphs") or name == "downloads":
+    folder, folded = folder_of(name), name.casefold()  # for some file systems "Birds" and "birds" are one
+    if folded in (*KNOWN, DOWNLOADS, QUARANTINE) or folded.startswith("glyphs"):
         remedy = f"`forgetscope data get {name} --from PATH`" if name in KNOWN else "another name"
         raise DataError(f"The name {name!r} is taken. Use {remedy}.")
+    for other in cache_folder().glob("*"):
+        if other.name.casefold() == folded and other.name != name:
+            raise DataError(f"{other.name!r} in the cache differs from {name!r} only by case. Use another name.")
     if is_here(folder):
         raise DataError(f"There is a data set {name!r} already. Remove it first: `forgetscope data remove {name}`.")
+    demand_free(folder)
     return folder
 
 
 def _downloaded(address: str, known: Known, progress: Progress | None, note: Note) -> Path:
-    file = Path(urlsplit(address).path).name or "download"
-    target = cache_folder() / "downloads" / file
+    target = _target(address)
     note(f"Downloading {address}")
     return download(
         address,
         target,
-        md5=known.archives.get(file),
+        md5=known.archives.get(target.name),
+        limit=known.limit,
         progress=lambda done, total: progress("bytes", done, total or 0) if progress else None,
-        blocked=lambda: note("Another process is downloading it; waiting for it."),
+        note=note,
     )
+
+
+def _target(address: str) -> Path:
+    """Where a download goes, under the name that it has there."""
+    with suppress(ValueError):  # no address at all, as the attempt to fetch it will say
+        name = Path(urlsplit(address).path).name
+        if name not in ("", ".."):
+            return download_folder(address) / name[-50:]
+    return download_folder(address) / "download"
+
+
+def _forget(address: str) -> bool:
+    """Delete what was fetched from an address, if it is there whole, and say so. A part stays: it can be continued."""
+    target = _target(address)
+    there = target.is_file()
+    target.unlink(missing_ok=True)
+    with suppress(OSError):  # a part, or a lock
+        target.parent.rmdir()
+    return there
 
 
 def _verify_archive(path: Path, known: Known) -> None:

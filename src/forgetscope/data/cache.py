@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -13,46 +15,85 @@ from platformdirs import user_cache_path
 
 from forgetscope.data.conversion import Conversion, convert
 from forgetscope.data.images import MANIFEST, DataSet, open_data
+from forgetscope.data.ownership import demand_free, demand_lock, demand_ours, discard, is_ours, unfinished
 from forgetscope.data.sources import Source
-from forgetscope.errors import DamagedData, DataError
+from forgetscope.errors import DamagedData, DataError, WriteError
 from forgetscope.files import locked, put_aside
 
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of a data set; other names in the cache begin with a dot or have an @
+DOWNLOADS, QUARANTINE = "downloads", "quarantine"  # names in the cache that no data set can have
 Note = Callable[[str], None]
 Progress = Callable[[str, int, int], None]  # "bytes" or "images", how many are done, how many there are (0: unknown)
 
 
 def cache_folder() -> Path:
-    """Where converted data sets live; FORGETSCOPE_CACHE moves it."""
+    """Where converted data sets live, as an absolute path; FORGETSCOPE_CACHE moves it."""
     override = os.environ.get("FORGETSCOPE_CACHE")
-    return Path(override) if override else user_cache_path("forgetscope", appauthor=False)
+    try:
+        folder = Path(override).expanduser().absolute() if override else user_cache_path("forgetscope", appauthor=False)
+        if not folder.is_absolute():
+            raise RuntimeError(f"HOME leads to {folder}")  # which would be a folder here, perhaps one called "~"
+    except (RuntimeError, OSError) as error:  # no home, or the working folder is gone
+        where = f" {override}" if override else ""
+        raise DataError(
+            f"Cannot tell where the cache{where} is ({error}). Set FORGETSCOPE_CACHE to the whole path of a folder."
+        ) from None
+    return folder
+
+
+def prepare_cache() -> None:
+    """Make sure that the cache can be written, before anything is read or fetched for it."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise DataError(
+            f"Cannot write to the cache {folder}: {error.strerror or error}. Set FORGETSCOPE_CACHE to another folder."
+        ) from None
 
 
 def folder_of(name: str) -> Path:
     """Where a data set is or would be."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+    if not re.fullmatch(NAME, name):
         raise DataError(f"{name!r} cannot be a data set's name. Use letters, digits, '.', '_' and '-'.")
     return cache_folder() / name
 
 
+def download_folder(address: str) -> Path:
+    """Each address has its own: what one mirror sent is never taken for what another would send."""
+    return cache_folder() / DOWNLOADS / hashlib.sha256(address.encode()).hexdigest()[:16]
+
+
+def downloads() -> list[Path]:
+    """The folders of downloads that are not finished, or not converted yet."""
+    return sorted(path for path in (cache_folder() / DOWNLOADS).glob("*") if re.fullmatch("[0-9a-f]{16}", path.name))
+
+
 def is_here(folder: Path) -> bool:
-    """The manifest is what is written last."""
-    return (folder / MANIFEST).is_file()
+    """A data set of ours: the manifest is what is written last."""
+    return is_ours(folder) and (folder / MANIFEST).is_file()
 
 
 def make(
-    folder: Path, source: Source, conversion: Conversion, note: Note, workers: int = 1, progress: Progress | None = None
+    folder: Path,
+    read: Callable[[], Source],
+    conversion: Conversion,
+    note: Note,
+    workers: int = 1,
+    progress: Progress | None = None,
 ) -> None:
-    """Convert unless another process has done it meanwhile."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"Cannot write to the cache {folder.parent}: {error}. Set FORGETSCOPE_CACHE to another folder."
-        ) from None
-
+    """Read and convert unless another process has done it meanwhile. What killed ones left is deleted on the way."""
+    prepare_cache()
+    for left in unfinished(folder.parent):
+        with suppress(WriteError):  # it would be in nobody's way but the disk's
+            discard(left)
     with _lock(folder, note, partial(is_here, folder)):
         if not is_here(folder):
-            convert(source, folder, conversion, workers=workers, progress=partial(progress or _silence, "images"))
+            demand_free(folder)
+            counted = partial(progress or _silence, "images")
+            convert(read(), folder, conversion, workers=workers, progress=counted, note=note)
 
 
 def made(folder: Path, image_size: int | None, note: Note, make: Callable[[], None]) -> DataSet:
@@ -66,8 +107,9 @@ def made(folder: Path, image_size: int | None, note: Note, make: Callable[[], No
             try:
                 return open_data(folder, image_size)  # another process may have made it again meanwhile
             except DamagedData:
-                if folder.exists():
-                    aside = put_aside(folder, folder.parent / "quarantine", folder.name)
+                if os.path.lexists(folder):
+                    demand_ours(folder)
+                    aside = put_aside(folder, folder.parent / QUARANTINE, folder.name)
                     note(f"{str(damage).removesuffix(' Delete that folder and make it again.')} Moved to {aside}.")
     make()
     return open_data(folder, image_size)
@@ -75,7 +117,9 @@ def made(folder: Path, image_size: int | None, note: Note, make: Callable[[], No
 
 def _lock(folder: Path, note: Note, done: Callable[[], bool]) -> AbstractContextManager[None]:
     waiting = f"Another process is making {folder.name}; waiting for it."
-    return locked(folder.parent / f".{folder.name}.lock", lambda: note(waiting), done)
+    lock = folder.with_name(f".{folder.name}.lock")
+    demand_lock(lock)  # it will be deleted
+    return locked(lock, note, waiting, done)
 
 
 def _silence(what: str, done: int, total: int) -> None: ...

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,15 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from forgetscope.data.decoding import Fit, decode, resize
 from forgetscope.data.images import FILES, MANIFEST, file_digest, manifest_bytes, pixel_digest
-from forgetscope.data.sources import Chunk, Fit, Source, Split, decode, resize
+from forgetscope.data.limits import CONVERTED_BYTES, IMAGES, NAME_CHARACTERS, check_classes, check_limit
+from forgetscope.data.ownership import demand_free, is_ours, unfinished_name
+from forgetscope.data.sources import Chunk, Source, Split
 from forgetscope.errors import DataError
 from forgetscope.files import cannot_write, sync_folder, write_durably
 from forgetscope.spec import AugmentationSpec
 
 Progress = Callable[[int, int], None]  # images done, images in all
 Result = TypeVar("Result")
-BLOCK = 1000  # images at a time
+BLOCK_BYTES = 2**24  # of images at a time, however large they are
+NAMED = 20  # broken images that a message names; the others are counted
 
 
 @dataclass(frozen=True)
@@ -42,64 +47,165 @@ class Conversion:
     augmentation: Callable[[int], AugmentationSpec]  # what suits images with this side
     size: int | None = None  # None: as the images are
     fit: Fit = "crop"
+    skip_broken: bool | None = None  # leave images out that cannot be read; None: they belong to something that is whole
+
+
+@dataclass
+class _Written:
+    """What came of some images."""
+
+    values: NDArray[np.int64] = field(default_factory=lambda: np.zeros((3, 256), np.int64))  # how often each occurs
+    done: Counter[str] = field(default_factory=Counter)  # what was done to how many images
+    broken: list[int] = field(default_factory=list)  # places of images that cannot be read
+    reasons: list[str] = field(default_factory=list)  # why, of the first of them
+    images: int = 0
+
+    def add(self, other: _Written, start: int) -> None:
+        self.values += other.values
+        self.done += other.done
+        self.broken += [start + place for place in other.broken]
+        self.reasons = [*self.reasons, *other.reasons][:NAMED]
+        self.images += other.images
 
 
 def convert(
-    source: Source, folder: Path, conversion: Conversion, *, workers: int = 1, progress: Progress = lambda done, total: None
+    source: Source,
+    folder: Path,
+    conversion: Conversion,
+    *,
+    workers: int = 1,
+    progress: Progress = lambda done, total: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Check, decode, measure and store a data set. With several workers the caller's main module must be importable."""
+    """Check, decode, measure and store a data set, and say what was done to its images.
+
+    With several workers the caller's main module must be importable."""
+    for remark in source.remarks:
+        note(remark)
+    try:
+        with _new_folder(folder) as building, _executor(workers) as executor:
+            written = _write_splits(building, source, conversion, executor, progress)
+            _write_manifest(building, source, conversion, written["train"].values)
+    except BrokenProcessPool:
+        raise DataError(
+            f"A process that decodes the images of {source.origin} was killed, perhaps because memory ran out. Nothing was "
+            "made. Use fewer processes (--workers 1) or smaller images (--size)."
+        ) from None
+    except MemoryError:
+        raise DataError(
+            f"Memory ran out while {source.origin} was converted. Nothing was made. Use smaller images (--size) or fewer."
+        ) from None
+    _tell(written.values(), note)
+
+
+def _write_splits(
+    building: Path, source: Source, conversion: Conversion, executor: Executor | None, progress: Progress
+) -> dict[str, _Written]:
     _check(source)
     shape = _shape(source, conversion)
     splits = {"train": source.train, "test": source.test}
-    total = sum(len(split.labels) for split in splits.values())
-    done = 0
+    total, done = sum(len(split.labels) for split in splits.values()), 0
+    check_limit(source.origin, 3 * total * shape[0] * shape[1], "bytes of pixels", CONVERTED_BYTES, "Choose a smaller --size.")
 
     def advance(images: int) -> None:
         nonlocal done
         done += images
         progress(done, total)
 
-    counts: dict[str, NDArray[np.int64]] = {}
-    with _new_folder(folder) as building, _executor(workers) as executor:
-        for name, split in splits.items():
-            np.save(building / f"{name}_labels.npy", split.labels.astype(np.int64), allow_pickle=False)
-            counts[name] = _write_images(building / f"{name}_images.npy", split, shape, conversion, executor, advance)
-        _write_manifest(building, source, conversion, counts["train"])
+    written = {
+        name: _write_images(building / f"{name}_images.npy", split, shape, conversion, executor, advance)
+        for name, split in splits.items()
+    }
+    if any(part.broken for part in written.values()) and not conversion.skip_broken:
+        raise _broken_images(written.values(), total, conversion)
+    for name, split in splits.items():
+        labels = np.delete(split.labels, written[name].broken)
+        _check_counts(source, name, labels)
+        _drop(building / f"{name}_images.npy", written[name].broken)
+        np.save(building / f"{name}_labels.npy", labels.astype(np.int64), allow_pickle=False)
+    return written
 
 
 def _check(source: Source) -> None:
-    """Labels are known, and every class has images to learn from and to be tested on."""
-    for name, split in (("training", source.train), ("test", source.test)):
+    """Labels are known, classes have names of their own, and each has images to learn from and to be tested on."""
+    check_classes(source.origin, len(source.classes))
+    for name in source.classes:
+        shown = repr(name if len(name) <= 50 else name[:50] + "...")
+        check_limit(f"{source.origin}, class {shown}", len(name), "characters in a name", NAME_CHARACTERS, "Rename it.")
+        if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise DataError(f"{source.origin}: the class name {shown} is not valid Unicode (UTF-8). Rename it.")
+    twice = [name for name, count in Counter(source.classes).items() if count > 1]
+    if twice:
+        raise DataError(f"{source.origin}: two classes are called {twice[0]!r}.")
+    for part, split in (("train", source.train), ("test", source.test)):
         images = sum(map(len, split.images)) if isinstance(split.images, Sequence) else len(split.images)
+        check_limit(source.origin, images, "images", IMAGES, "Leave some out.")
         if images != len(split.labels):
-            raise DataError(f"{source.origin}: {images} {name} images but {len(split.labels)} labels.")
+            raise DataError(f"{source.origin}: {images} {_KINDS[part]} images but {len(split.labels)} labels.")
         unknown = split.labels[(split.labels < 0) | (split.labels >= len(source.classes))]
         if len(unknown):
             raise DataError(
-                f"{source.origin}: label {unknown[0]} of a {name} image is unknown; there are {len(source.classes)} classes."
+                f"{source.origin}: label {unknown[0]} of a {_KINDS[part]} image is unknown; "
+                f"there are {len(source.classes)} classes."
             )
-        counts = np.bincount(split.labels, minlength=len(source.classes))
-        empty = np.flatnonzero(counts == 0)
-        if len(empty):
-            names = ", ".join(repr(source.classes[label]) for label in empty[:5])
-            raise DataError(
-                f"{source.origin}: {len(empty)} of {len(source.classes)} classes have no {name} images ({names}). "
-                "Add some, or leave the class out."
-            )
-    if len(set(source.classes)) < len(source.classes):
-        twice = next(name for name in source.classes if source.classes.count(name) > 1)
-        raise DataError(f"{source.origin}: two classes are called {twice!r}.")
+        _check_counts(source, part, split.labels)
+
+
+_KINDS = {"train": "training", "test": "test"}
+
+
+def _check_counts(source: Source, part: str, labels: NDArray[np.int64]) -> None:
+    empty = np.flatnonzero(np.bincount(labels, minlength=len(source.classes)) == 0)
+    if len(empty) or not len(labels):
+        names = ", ".join(repr(source.classes[label]) for label in empty[:5])
+        raise DataError(
+            f"{source.origin}: {len(empty)} of {len(source.classes)} classes have no {_KINDS[part]} images ({names}). "
+            "Add some, or leave the class out."
+        )
 
 
 def _shape(source: Source, conversion: Conversion) -> tuple[int, int]:
+    """The given size, or that of the first image that can be read."""
     if conversion.size is not None:
         return conversion.size, conversion.size
     images = source.train.images
     if not isinstance(images, Sequence):
         return images.shape[1], images.shape[2]
-    name, data = next(iter(images[0].encoded()))
-    height, width, _ = decode(name, data, None, conversion.fit).shape
-    return height, width
+    reasons: list[str] = []
+    for name, data in (encoded for chunk in images for encoded in chunk.encoded()):
+        try:
+            height, width, _ = _decoded(name, data, None, conversion.fit)[0].shape
+            return height, width
+        except DataError as error:
+            reasons = [*reasons, str(error)][:NAMED]
+    raise DataError(f"{source.origin}: no training image can be read: {'; '.join(reasons)}.")
+
+
+def _broken_images(parts: Iterable[_Written], total: int, conversion: Conversion) -> DataError:
+    count, named = _named(parts)
+    remedy = "Replace or remove them, or leave them out with --skip-broken (skip_broken=True)."
+    if conversion.skip_broken is None:
+        remedy = "It is damaged or incomplete: get it again."
+    return DataError(f"{count} of {total} images cannot be used: {named}. {remedy}")
+
+
+def _named(parts: Iterable[_Written]) -> tuple[int, str]:
+    parts = list(parts)
+    count, reasons = (
+        sum(len(part.broken) for part in parts),
+        sorted(reason for part in parts for reason in part.reasons)[:NAMED],
+    )
+    return count, "; ".join(reasons) + (f"; and {count - len(reasons)} more" if count > len(reasons) else "")
+
+
+def _tell(parts: Iterable[_Written], note: Callable[[str], None]) -> None:
+    parts = list(parts)
+    count, named = _named(parts)
+    if count:
+        note(f"Left out {count} images that cannot be used: {named}.")
+    total, done = sum(part.images for part in parts) - count, sum((part.done for part in parts), Counter[str]())
+    for what in sorted(done):
+        note(f"{what}: {done[what]} of {total} images.")
 
 
 def _write_images(
@@ -109,43 +215,86 @@ def _write_images(
     conversion: Conversion,
     executor: Executor | None,
     advance: Callable[[int], None],
-) -> NDArray[np.int64]:
-    """Write all images of a split and return how often each of the 256 values occurs in each channel."""
+) -> _Written:
+    """Write all images of a split."""
     offset, stride = _start_array(path, (len(split.labels), *shape, 3)), shape[0] * shape[1] * 3
-    counts, start = np.zeros((3, 256), np.int64), 0
+    written, start = _Written(), 0
     if not isinstance(split.images, Sequence):
-        for start in range(0, len(split.images), BLOCK):
-            block = _resized(split.images[start : start + BLOCK], conversion)
+        rows = _rows_at_once(max(stride, split.images[:1].nbytes))
+        for start in range(0, len(split.images), rows):
+            block = _resized(split.images[start : start + rows], conversion)
             _write_at(path, offset + start * stride, block)
-            counts += _value_counts(block)
+            written.add(_Written(_value_counts(block), images=len(block)), start)
             advance(len(block))
-        return counts
-    jobs: list[Callable[[], tuple[int, NDArray[np.int64]]]] = []
+        return written
+    jobs: list[Callable[[], tuple[int, _Written]]] = []
     for chunk in split.images:
-        jobs.append(partial(_decode_chunk, chunk, path, offset + start * stride, shape, conversion.size, conversion.fit))
+        jobs.append(partial(_decode_chunk, chunk, path, start, offset, shape, conversion.size, conversion.fit))
         start += len(chunk)
-    for images, values in _run(jobs, executor):
-        counts += values
-        advance(images)
-    return counts
+    for place, part in _run(jobs, executor):
+        written.add(part, place)
+        advance(part.images)
+    written.broken.sort()
+    return written
+
+
+def _rows_at_once(stride: int) -> int:
+    return max(1, BLOCK_BYTES // max(1, stride))
 
 
 def _decode_chunk(
-    chunk: Chunk, path: Path, offset: int, shape: tuple[int, int], size: int | None, fit: Fit
-) -> tuple[int, NDArray[np.int64]]:
-    """In a worker: decode, write in place, and count what need not be read again."""
-    block = np.empty((len(chunk), *shape, 3), np.uint8)
-    for i, (name, data) in enumerate(chunk.encoded()):
-        image = decode(name, data, size, fit)
-        if image.shape[:2] != shape:
-            found, expected = (f"{width} x {height}" for height, width in (image.shape[:2], shape))
-            raise DataError(
-                f"{name} is {found} pixels, the images before it {expected}. "
-                f"Give all one size, for example with --size {min(shape)}."
-            )
-        block[i] = image
-    _write_at(path, offset, block)
-    return len(chunk), _value_counts(block)
+    chunk: Chunk, path: Path, place: int, offset: int, shape: tuple[int, int], size: int | None, fit: Fit
+) -> tuple[int, _Written]:
+    """In a worker: decode, write in place, and count what need not be read again. Broken images leave a gap."""
+    stride, written, encoded = shape[0] * shape[1] * 3, _Written(), chunk.encoded()
+    block = np.empty((min(len(chunk), _rows_at_once(stride)), *shape, 3), np.uint8)
+    while written.images < len(chunk):
+        start, good = written.images, []
+        for row, (name, data) in zip(range(min(len(block), len(chunk) - start)), encoded, strict=False):
+            written.images += 1
+            try:
+                image, done = _decoded(name, data, size, fit)
+            except DataError as error:
+                written.broken.append(start + row)
+                written.reasons = [*written.reasons, str(error)][:NAMED]
+                continue
+            _check_shape(name, image, shape)
+            block[row] = image
+            written.done.update(done)
+            good.append(row)
+        if written.images == start:
+            raise DataError(f"{chunk} holds {start} images, not {len(chunk)} as it says. It is damaged: get it again.")
+        _write_at(path, offset + (place + start) * stride, block[: written.images - start])
+        written.values += _value_counts(block[good] if written.broken else block[: len(good)])
+    return place, written
+
+
+def _decoded(name: str, data: bytes | DataError, size: int | None, fit: Fit) -> tuple[NDArray[np.uint8], list[str]]:
+    if isinstance(data, DataError):
+        raise data
+    return decode(name, data, size, fit)
+
+
+def _check_shape(name: str, image: NDArray[np.uint8], shape: tuple[int, int]) -> None:
+    if image.shape[:2] != shape:
+        found, expected = (f"{width} x {height}" for height, width in (image.shape[:2], shape))
+        raise DataError(
+            f"{name} is {found} pixels, the images before it {expected}. "
+            f"Give all one size, for example with --size {min(shape)}."
+        )
+
+
+def _drop(path: Path, broken: Sequence[int]) -> None:
+    """Close the gaps that broken images left."""
+    if not broken:
+        return
+    images = np.load(path, mmap_mode="r", allow_pickle=False)
+    kept = np.delete(np.arange(len(images)), broken)
+    whole = path.with_name(f"whole-{path.name}")
+    offset, rows = _start_array(whole, (len(kept), *images.shape[1:])), _rows_at_once(images[0].nbytes)
+    for start in range(0, len(kept), rows):
+        _write_at(whole, offset + start * images[0].nbytes, images[kept[start : start + rows]])
+    os.replace(whole, path)
 
 
 def _value_counts(images: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -207,7 +356,7 @@ def _write_manifest(building: Path, source: Source, conversion: Conversion, coun
         "mean": mean,
         "std": std,
         "augmentation": conversion.augmentation(arrays["train_images"].shape[1]).model_dump(),
-        "origin": source.origin,
+        "origin": source.origin.encode(errors="replace").decode(),  # a path may hold bytes that are no text
         "files": {file: file_digest(building / f"{file}.npy") for file in FILES},
     }
     write_durably(building / MANIFEST, manifest_bytes(manifest))
@@ -226,7 +375,8 @@ def _new_folder(folder: Path) -> Iterator[Path]:
     """A folder that appears whole under its name, or not at all."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
+        building = folder.with_name(unfinished_name())
+        building.mkdir(mode=0o700)
     except OSError as error:
         raise DataError(
             f"Cannot write to the cache {folder.parent}: {error.strerror or error}. Set FORGETSCOPE_CACHE to another folder."
@@ -238,10 +388,14 @@ def _new_folder(folder: Path) -> Iterator[Path]:
                 os.fsync(file.fileno())
         sync_folder(building)
         building.chmod(0o755)
-        if folder.exists() and not (folder / MANIFEST).is_file():
-            shutil.rmtree(folder)  # not a data set: what somebody left under this name
-        os.rename(building, folder)
-        sync_folder(folder.parent)
+        try:
+            if not is_ours(folder):
+                demand_free(folder)
+                os.rename(building, folder)
+                sync_folder(folder.parent)
+        except OSError as error:
+            if not is_ours(folder):  # else another process, which no lock held back, was quicker
+                raise cannot_write(folder, error) from None
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
@@ -251,5 +405,13 @@ def _executor(workers: int) -> Iterator[Executor | None]:
     if workers <= 1:
         yield None
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as executor:
-        yield executor
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"  # for the new processes: nothing in the working folder stands for a module of Python's
+    try:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as executor:
+            yield executor
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before

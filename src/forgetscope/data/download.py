@@ -1,6 +1,8 @@
 """Downloads that may be interrupted anywhere and go on from there: by a dropped connection, a full disk, Ctrl-C, kill -9.
 
-What has arrived is in `<target>.part`; `<target>.part.json` says which version of which file it is a part of.
+What has arrived is in `<target>.part`; `<target>.part.json` says which version of which file it is a part of. A lock keeps a
+second process from fetching the same. It need not: a part is never cut short, only begun anew as another file, so that two who
+write to one write the same bytes to the same places.
 """
 
 from __future__ import annotations
@@ -10,23 +12,27 @@ import json
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http.client import HTTPException, HTTPResponse, InvalidURL
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from forgetscope.errors import DataError
-from forgetscope.files import cannot_write, locked, replace_durably, sync_folder, write_durably
+from forgetscope.files import cannot_write, locked, replace_durably, sync_folder
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if the server says it
 BLOCK = 1 << 20  # bytes in memory at a time
 TIMEOUT = 30.0  # seconds of silence after which a connection counts as dropped
 PAUSE = 1.0  # seconds before the next attempt; doubles with each one that brings nothing
+LIMIT = 10_000_000_000  # bytes, where the caller knows nothing better
 INTERVAL = 0.1  # seconds between two calls of progress
+BEGUN_ANEW = "another process has begun to fetch it as well"
 HINT = "Check the address, or name a local copy with `--from PATH`."
 
 
@@ -35,14 +41,15 @@ def download(
     target: Path,
     *,
     md5: str | None = None,
+    limit: int = LIMIT,
     progress: Progress = lambda done, total: None,
-    blocked: Callable[[], None] = lambda: None,
+    note: Callable[[str], None] = lambda text: None,
     attempts: int = 4,
 ) -> Path:
     """Fetch a file, resuming what an earlier call left. `target` appears whole and, if `md5` is given, verified.
 
-    Asks for nothing if it is there already. Gives up after `attempts` in a row that brought nothing new. If another
-    process is fetching the same target, calls `blocked` and waits for it.
+    Asks for nothing if it is there already. Gives up after `attempts` in a row that brought nothing new, and at once if more
+    than `limit` bytes are promised or come. If another process is fetching the same target, notes that and waits for it.
     """
     if not url.lower().startswith(("http://", "https://")):
         raise DataError(f"Cannot download {url}: only http:// and https:// addresses are supported. {HINT}")
@@ -50,10 +57,8 @@ def download(
     try:
         if not _is_there(target, md5):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with locked(lock, blocked, done=lambda: True):
-                if not _is_there(target, md5):  # whoever held the lock may have fetched it
-                    _fetch(url, part, progress, attempts)
-                    _finish(url, part, target, md5)
+            with locked(lock, note, "Another process is downloading it; waiting for it.", done=lambda: True):
+                _fetch(url, part, target, md5, limit, progress, attempts)
     except OSError as error:  # of the disk: those of the network became others where they arose
         raise cannot_write(target, error) from None
     return target
@@ -68,17 +73,26 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _finish(url: str, part: Path, target: Path, md5: str | None) -> None:
-    if md5 is not None and (found := _md5(part)) != md5.lower():
-        part.unlink()  # it would never become right
+def _finish(url: str, part: Path, size: int, target: Path, md5: str | None) -> None:
+    """Under a name of our own first: what is verified is then what becomes the target, whoever else is at it."""
+    ours = part.with_name(f"{part.name}.{uuid.uuid4().hex}")
+    try:
+        os.rename(part, ours)
+    except FileNotFoundError:
+        raise _Dropped(BEGUN_ANEW) from None
+    if ours.stat().st_size != size:
+        os.rename(ours, part)
+        raise _Dropped(BEGUN_ANEW)
+    if md5 is not None and (found := _md5(ours)) != md5.lower():
+        ours.unlink()  # it would never become right
         _memory(part).unlink(missing_ok=True)
         raise DataError(
             f"{target.name} from {url} is not the expected file and was deleted: its MD5 sum is {found}, expected "
             f"{md5.lower()}. Run the same command again; if that does not help, the file there has changed. {HINT}"
         )
-    with part.open("rb") as file:
+    with ours.open("rb") as file:
         os.fsync(file.fileno())
-    os.replace(part, target)
+    os.replace(ours, target)
     sync_folder(target.parent)
     _memory(part).unlink(missing_ok=True)
 
@@ -96,12 +110,22 @@ class _Dropped(Exception):
     """An attempt failed in a way that the next one may not."""
 
 
-def _fetch(url: str, part: Path, progress: Progress, attempts: int) -> None:
-    """Complete the part."""
+class _TooMuch(Exception):
+    """More bytes than were promised, or than the file can have."""
+
+
+def _fetch(url: str, part: Path, target: Path, md5: str | None, limit: int, progress: Progress, attempts: int) -> None:
+    """Complete the part and make it the target, unless another process does."""
     furthest, fruitless = _recall(url, part)[0], 0
-    while True:
+    while not _is_there(target, md5):
         try:
-            return _attempt(url, part, progress)
+            return _finish(url, part, _attempt(url, part, limit, progress), target, md5)
+        except _TooMuch as error:
+            part.unlink(missing_ok=True)
+            _memory(part).unlink(missing_ok=True)
+            raise DataError(
+                f"Stopped downloading {url}: {error}. It cannot be the expected file: nothing of it is kept. {HINT}"
+            ) from None
         except _Dropped as drop:
             have, remote = _recall(url, part)
             # Further than ever, not than this attempt began: a server that cannot resume would be asked for ever.
@@ -114,21 +138,23 @@ def _fetch(url: str, part: Path, progress: Progress, attempts: int) -> None:
         time.sleep(PAUSE * 2**fruitless)
 
 
-def _attempt(url: str, part: Path, progress: Progress) -> None:
-    """Complete the part over one connection, or keep what arrived."""
+def _attempt(url: str, part: Path, limit: int, progress: Progress) -> int:
+    """Complete the part over one connection, or keep what arrived; its size."""
     have, remote = _recall(url, part)
     if remote and have == remote.total:
-        return
+        return have
     with _request(url, have, remote) as response:
         if response.status == 200:
+            if (response.length or 0) > limit:
+                raise _TooMuch(f"the server promises {response.length:,} bytes, more than the {limit:,} that are allowed")
             _begin(url, part, response)
-            return _receive(response, part, 0, response.length, progress)
+            return _receive(response, part, 0, response.length, limit, progress)
         if remote and response.status == 206 and _continues(response, have, remote):
-            return _receive(response, part, have, remote.total, progress)
+            return _receive(response, part, have, remote.total, limit, progress)
         if not remote:
             raise DataError(f"{url} answered {response.status}, not with a file. {HINT}")
-    _memory(part).unlink()  # a range of another version, or none: this part is of no use
-    _attempt(url, part, progress)
+    _memory(part).unlink(missing_ok=True)  # a range of another version, or none: this part is of no use
+    return _attempt(url, part, limit, progress)
 
 
 def _request(url: str, have: int, remote: _Remote | None) -> HTTPResponse:
@@ -158,9 +184,11 @@ def _continues(response: HTTPResponse, have: int, remote: _Remote) -> bool:
 
 
 def _begin(url: str, part: Path, response: HTTPResponse) -> None:
-    """Empty the part before remembering the new version: old bytes must never stand beside it."""
+    """Empty the part before remembering the new version: old bytes must never stand beside it.
+
+    It becomes another file: whoever is still writing to the old one does no harm."""
     _memory(part).unlink(missing_ok=True)
-    write_durably(part, b"")
+    replace_durably(part, b"")
     etag = response.headers.get("ETag", "")
     validator = etag if etag.startswith('"') else response.headers.get("Last-Modified")
     if validator and response.length:  # without them no later answer can be known to be of the same version
@@ -180,19 +208,37 @@ def _memory(part: Path) -> Path:
     return part.with_name(part.name + ".json")
 
 
-def _receive(response: HTTPResponse, part: Path, have: int, total: int | None, progress: Progress) -> None:
+def _receive(response: HTTPResponse, part: Path, have: int, total: int | None, limit: int, progress: Progress) -> int:
     progress(have, total)
     told = time.monotonic()
-    with part.open("ab") as file:
+    with _opened(part, have) as file:
+        file.seek(have)
         for block in _blocks(response):
-            file.write(block)
             have += len(block)
+            if have > (allowed := limit if total is None else total):
+                raise _TooMuch(f"the server sends more than {allowed:,} bytes")
+            file.write(block)
             if time.monotonic() - told >= INTERVAL:
                 progress(have, total)
                 told = time.monotonic()
     if total is not None and have != total:
         raise _Dropped("the connection closed early")
     progress(have, total)
+    return have
+
+
+@contextmanager
+def _opened(part: Path, have: int) -> Iterator[BinaryIO]:
+    """To be written on from there, if it still is that part, and still is when it has been written."""
+    try:
+        with part.open("r+b") as file:
+            if os.fstat(file.fileno()).st_size < have:
+                raise _Dropped(BEGUN_ANEW)
+            yield file
+            if not os.path.samestat(os.fstat(file.fileno()), part.stat()):
+                raise _Dropped(BEGUN_ANEW)
+    except FileNotFoundError:
+        raise _Dropped(BEGUN_ANEW) from None
 
 
 def _blocks(response: HTTPResponse) -> Iterator[bytes]:

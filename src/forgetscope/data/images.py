@@ -6,8 +6,9 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from tokenize import TokenError  # what numpy lets out of a header that is no Python
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MANIFEST = "manifest.json"
 FILES = ("train_images", "train_labels", "test_images", "test_labels")
 SHEET_CLASSES, SHEET_IMAGES = 100, 8
 SHEET_QUALITY = 60  # of a WebP: thumbnails, not evidence
+Stamp = tuple[int, int, int, int]  # inode, size, times of the last write and the last change
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class DataSet:
     std: tuple[float, float, float]
     augmentation: AugmentationSpec  # what suits these images, where a run says nothing
     image_size: int | None = None  # the size that was asked for; None: the data set's own
+    stamps: tuple[tuple[Path, Stamp], ...] = field(default=(), repr=False, compare=False)  # its files when it was opened
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -55,14 +58,49 @@ class DataSet:
         return f"DataSet({self.name!r}, {len(self.classes)} classes, {images}, {self.shape[0]}x{self.shape[1]})"
 
 
+def demand_unchanged(data: DataSet) -> None:
+    """What is mapped follows its files: raises DamagedData if these were written to and hold other pixels or labels now."""
+    if all(_stamp(path) == stamp for path, stamp in data.stamps):
+        return
+    found = current_digest(data)
+    if found != data.digest:
+        raise DamagedData(
+            f"The pixels or labels of {data.name!r} were changed while they were in use: digest {found[:12]}, opened as "
+            f"{data.digest[:12]}. Nothing of the step is kept. Remove the data set (`forgetscope data remove {data.name}`), "
+            "make it again, and run the same command to continue."
+        )
+
+
+def current_digest(data: DataSet) -> str:
+    """Of the pixels and labels as they are now."""
+    arrays = (data.train.images, data.train.labels, data.test.images, data.test.labels)
+    return pixel_digest(zip(FILES, arrays, strict=True))
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """Changes with every write to the file, and with the file itself; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def open_data(folder: Path, image_size: int | None = None, *, verify: bool = True) -> DataSet:
     """Map a converted data set; nothing is copied, whatever its size. `verify` reads it once, to see that it is whole."""
     try:
         manifest = _read_manifest(folder)
+        stamps = tuple((path, stamp) for file in FILES if (stamp := _stamp(path := (folder / f"{file}.npy").absolute())))
+        for path in (folder / f"{file}.npy" for file in FILES):
+            if path.exists() and not path.is_file():  # a pipe waits for ever, a device never ends
+                raise ValueError(f"{path.name} is no plain file")
         for file in FILES if verify else ():
             if file_digest(folder / f"{file}.npy") != manifest["files"][file]:
                 raise ValueError(f"{file}.npy does not match its checksum")
         arrays = {file: np.load(folder / f"{file}.npy", mmap_mode="r", allow_pickle=False) for file in FILES}
+        if _read_manifest(folder) != manifest:  # replaced meanwhile: what is mapped may be of both
+            return open_data(folder, image_size, verify=verify)
+        _check_arrays(arrays, len(manifest["classes"]))
         return DataSet(
             name=manifest["name"],
             classes=tuple(manifest["classes"]),
@@ -74,9 +112,22 @@ def open_data(folder: Path, image_size: int | None = None, *, verify: bool = Tru
             std=tuple(manifest["std"]),
             augmentation=AugmentationSpec(**manifest["augmentation"]),
             image_size=image_size,
+            stamps=stamps,
         )
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, TokenError) as error:
         raise DamagedData(f"The data set in {folder} is damaged ({error}). Delete that folder and make it again.") from None
+
+
+def _check_arrays(arrays: Mapping[str, NDArray[np.generic]], classes: int) -> None:
+    """What everybody relies on, whoever wrote the checksums."""
+    for part in ("train", "test"):
+        images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != arrays["train_images"].shape[1:]:
+            raise ValueError(f"{part}_images.npy holds {images.dtype} of shape {images.shape}")
+        if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
+            raise ValueError(f"{part}_labels.npy holds {labels.dtype} of shape {labels.shape}")
+        if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+            raise ValueError(f"{part}_labels.npy holds labels of no class")
 
 
 def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
@@ -87,7 +138,7 @@ def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{MANIFEST}: {error}") from None
     if manifest.pop("checksum", None) != _checksum(manifest):
         raise ValueError(f"{MANIFEST} does not match its checksum")

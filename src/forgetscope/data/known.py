@@ -24,6 +24,7 @@ class Known:
     classes: int
     images: tuple[int, int]  # of each class: to train and to test
     side: int  # pixels
+    limit: int  # bytes of a download: three times the official archive, for mirrors that pack it otherwise
 
     @property
     def summary(self) -> str:
@@ -42,6 +43,7 @@ KNOWN = {
         100,
         (500, 100),
         32,
+        500_000_000,
     ),
     "tiny-imagenet": Known(
         "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
@@ -50,6 +52,7 @@ KNOWN = {
         200,
         (500, 50),
         64,
+        750_000_000,
     ),
 }
 

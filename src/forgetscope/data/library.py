@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from forgetscope.data import glyphs
-from forgetscope.data.cache import Note, cache_folder, folder_of, is_here, made, make
+from forgetscope.data.cache import NAME, Note, cache_folder, downloads, folder_of, is_here, made, make
 from forgetscope.data.conversion import Conversion
-from forgetscope.data.images import FILES, MANIFEST, DataSet, class_strips, open_data, pixel_digest
+from forgetscope.data.images import MANIFEST, DataSet, class_strips, current_digest, open_data
 from forgetscope.data.known import KNOWN, glyph_augmentation, own_images, photographs
+from forgetscope.data.ownership import UNFINISHED, demand_ours, discard, is_ours, not_ours, unfinished
 from forgetscope.data.sources import Source, Split
 from forgetscope.errors import DamagedData, DataError
+from forgetscope.files import size_of
 from forgetscope.spec import AugmentationSpec, nearest
 
 
@@ -70,34 +73,48 @@ def data_facts(name: str, image_size: int | None = None) -> DataFacts:
 
 def installed() -> list[str]:
     """Names of the data sets that are here, other sizes not counted."""
-    folder = cache_folder()
-    return (
-        sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}") if "@" not in path.parent.name)
-        if folder.is_dir()
-        else []
-    )
+    return [name for name in described() if is_ours(cache_folder() / name)]
+
+
+def described() -> list[str]:
+    """Names of the folders in the cache that have a manifest, perhaps a damaged one, or one that is not ours."""
+    names = sorted(path.parent.name for path in cache_folder().glob(f"*/{MANIFEST}"))
+    return [name for name in names if re.fullmatch(NAME, name)]
 
 
 def disk_bytes(name: str) -> int:
     """What a data set takes on disk, other sizes included."""
-    return sum(file.stat().st_size for folder in _folders_of(name) for file in folder.iterdir())
+    return sum(size_of(folder) for folder in _folders_of(name))
+
+
+def leftovers() -> list[tuple[Path, int, str]]:
+    """What is in the cache without being a data set, its bytes, and what becomes of it."""
+    deleted = "left by an interrupted conversion or removal; the next `forgetscope data add` or `data get` deletes it"
+    continued = "a part of a download, which the same `forgetscope data get` continues; delete it if you do not want that"
+    found = [(path, deleted) for path in unfinished(cache_folder())]
+    found += [(path, continued) for path in downloads() if size_of(path)]
+    return [(path, size_of(path), remark) for path, remark in found]
 
 
 def remove_data(name: str) -> None:
-    """Delete a data set and its other sizes; results in stores are not touched."""
-    folders = _folders_of(name)
+    """Delete a data set and its other sizes; results in stores, and what forgetscope did not make, are not touched."""
+    if UNFINISHED.fullmatch(name):
+        folders = [path for path in unfinished(cache_folder()) if path.name == name]
+    else:
+        folders = _folders_of(name)
+        for folder in folders:
+            demand_ours(folder)
     if not folders:
-        raise DataError(f"There is no data set {name!r} in {cache_folder()}.{nearest(name, installed())}")
+        here = installed()
+        raise DataError(f"There is no data set {name!r} in {cache_folder()}.{nearest(name, here) if here else ''}")
     for folder in folders:
-        (folder / MANIFEST).unlink(missing_ok=True)  # from here on it is no data set, whatever happens next
-        shutil.rmtree(folder)
+        discard(folder)
 
 
 def check_data(name: str) -> DataSet:
     """Recompute the digest and compare the counts; raises DataError where the files have changed."""
     data = load_data(name)
-    arrays = (data.train.images, data.train.labels, data.test.images, data.test.labels)
-    found = pixel_digest(zip(FILES, arrays, strict=True))
+    found = current_digest(data)
     if found != data.digest:
         raise DataError(
             f"The pixels or labels of {name!r} have changed on disk: digest {found[:12]}, expected {data.digest[:12]}. "
@@ -107,13 +124,19 @@ def check_data(name: str) -> DataSet:
 
 
 def recorded_data(recorded: Mapping[str, object]) -> DataSet | None:
-    """The data set that a step's record names; None where it is not here, or has changed."""
-    size = recorded["image_size"]
+    """The data set that a step's record names; None where it is not here in this size, or has changed. Looking makes no data:
+    a record may name a size that nobody has room for."""
+    name, size = str(recorded["name"]), recorded.get("image_size")
+    size = size if isinstance(size, int) else None
     try:
-        data = load_data(str(recorded["name"]), size if isinstance(size, int) else None)
+        folder = _glyphs_folder(size) if name == "glyphs" else folder_of(name)
+        data = open_data(folder, size if name == "glyphs" else None) if is_here(folder) else None
+        if data is not None and size is not None and data.shape != (size, size):
+            folder = _resized_folder(data, size)
+            data = open_data(folder, size) if is_here(folder) else None
     except DataError:
         return None
-    return data if data.digest == recorded["digest"] else None
+    return data if data is not None and data.digest == recorded["digest"] else None
 
 
 def recorded_strips(recorded: Mapping[str, object], classes: Iterable[int]) -> dict[int, bytes]:
@@ -123,6 +146,8 @@ def recorded_strips(recorded: Mapping[str, object], classes: Iterable[int]) -> d
 
 
 def _no_such_data(name: str) -> DataError:
+    if os.path.lexists(folder := folder_of(name)):
+        return not_ours(folder)
     here = sorted({*installed(), "glyphs", *KNOWN})
     remedy = f"Get it with `forgetscope data get {name}`." if name in KNOWN else nearest(name, here).strip()
     return DataError(f"There is no data set {name!r}. {remedy}")
@@ -142,7 +167,7 @@ def _open_if_whole(folder: Path, image_size: int | None) -> DataSet | None:
 
 def _resized_folder(data: DataSet, size: int) -> Path:
     """It names the digest of what it is a copy of: a replaced data set gets another."""
-    return cache_folder() / f"{data.name}@{size}px-{data.digest[:8]}"
+    return folder_of(data.name).with_name(f"{data.name}@{size}px-{data.digest[:8]}")
 
 
 def _resized_augmentation(data: DataSet) -> Callable[[int], AugmentationSpec]:
@@ -155,9 +180,11 @@ def _glyphs(image_size: int | None, note: Note) -> DataSet:
 
     def draw() -> None:
         note(f"Drawing the glyphs ({size} x {size} pixels), once")
-        splits = [Split(labels, images) for images, labels in glyphs.render_both(size)]
-        source = Source("drawn", glyphs.CLASS_NAMES, splits[0], splits[1], glyphs.CLASS_SCRIPTS)
-        make(folder, source, Conversion("glyphs", glyph_augmentation), note)
+        make(folder, render, Conversion("glyphs", glyph_augmentation), note)
+
+    def render() -> Source:
+        train, test = (Split(labels, images) for images, labels in glyphs.render_both(size))
+        return Source("drawn", glyphs.CLASS_NAMES, train, test, glyphs.CLASS_SCRIPTS)
 
     return made(folder, image_size, note, draw)
 
@@ -168,18 +195,15 @@ def _other_size(data: DataSet, size: int, note: Note) -> DataSet:
 
     def resize() -> None:
         note(f"Resizing {data.name} to {size} x {size} pixels, once")
-        splits = [Split(np.asarray(part.labels), part.images) for part in (data.train, data.test)]
-        source = Source(f"{data.name}, resized", data.classes, splits[0], splits[1], data.superclasses)
-        make(folder, source, Conversion(data.name, _resized_augmentation(data), size), note)
+        train, test = (Split(np.asarray(part.labels), part.images) for part in (data.train, data.test))
+        source = Source(f"{data.name}, resized", data.classes, train, test, data.superclasses)
+        make(folder, lambda: source, Conversion(data.name, _resized_augmentation(data), size), note)
 
     return made(folder, size, note, resize)
 
 
 def _folders_of(name: str) -> list[Path]:
-    folder = folder_of(name).parent
-    prefix = f"glyphs-v{glyphs.VERSION}" if name == "glyphs" else name
-    return (
-        sorted(path.parent for path in folder.glob(f"*/{MANIFEST}") if path.parent.name.split("@")[0] == prefix)
-        if folder.is_dir()
-        else []
-    )
+    """What is in the cache under the names of a data set and of its other sizes, whoever made it."""
+    folder_of(name)  # or an error
+    names = rf"glyphs-v{glyphs.VERSION}@\d+px" if name == "glyphs" else rf"{re.escape(name)}(@\d+px-[0-9a-f]{{8}})?"
+    return sorted(path for path in cache_folder().glob("*") if re.fullmatch(names, path.name))

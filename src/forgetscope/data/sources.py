@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import io
+import os
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from forgetscope.data.limits import IMAGE_BYTES, check_limit
 from forgetscope.errors import DataError
 
 T = TypeVar("T")
-Fit = Literal["crop", "stretch"]
-MAX_PIXELS = 50_000_000  # of one image; more is a decompression bomb or a mistake
+Encoded = tuple[str, bytes | DataError]
 
 
 class Chunk(Protocol):
@@ -26,8 +26,8 @@ class Chunk(Protocol):
 
     def __len__(self) -> int: ...
 
-    def encoded(self) -> Iterator[tuple[str, bytes]]:
-        """Where each image comes from, for messages, and its bytes."""
+    def encoded(self) -> Iterator[Encoded]:
+        """Where each image comes from, for messages, and its bytes, or why they cannot be read."""
         ...
 
 
@@ -41,13 +41,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set as found. `origin` says where, for messages and the manifest."""
+    """A data set as found. `origin` says where, for messages and the manifest; `remarks`, what was passed over there."""
 
     origin: str
     classes: tuple[str, ...]
     train: Split
     test: Split
     superclasses: tuple[str, ...] | None = None  # the superclass of each class
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,12 @@ class FileChunk:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def encoded(self) -> Iterator[tuple[str, bytes]]:
+    def encoded(self) -> Iterator[Encoded]:
         for path in self.paths:
             try:
-                yield str(path), path.read_bytes()
-            except OSError as error:
-                raise DataError(f"Cannot read {path}: {error.strerror or error}.") from None
+                yield str(path), read_regular(path, IMAGE_BYTES)
+            except DataError as error:
+                yield str(path), error
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,20 @@ class ZipChunk:
     def __len__(self) -> int:
         return len(self.members)
 
-    def encoded(self) -> Iterator[tuple[str, bytes]]:
-        with zipfile.ZipFile(self.archive) as archive:
+    def encoded(self) -> Iterator[Encoded]:
+        with open_regular(self.archive) as file, zipfile.ZipFile(file) as archive:
             for member in self.members:
-                yield f"{self.archive.name}:{member}", read_member(archive, member)
+                name = f"{self.archive.name}:{member}"
+                try:
+                    yield name, read_member(self.archive, archive, member, IMAGE_BYTES)
+                except DataError as error:
+                    yield name, error
 
 
-def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+def read_member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    """Python stops at the declared size, so that is what is compared with the limit."""
     try:
+        check_limit(f"{path.name}, {name}", archive.getinfo(name).file_size, "bytes", limit)
         return archive.read(name)
     except (
         KeyError,
@@ -95,33 +102,36 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
         RuntimeError,  # an encrypted member, or a compression that this Python lacks
         ValueError,
     ) as error:
-        raise DataError(f"{archive.filename}: cannot read {name} ({error}). The archive is damaged: get it again.") from None
+        raise DataError(f"{path.name}: cannot read {name} ({error})") from None
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        check_limit(str(path), size, "bytes", limit, "Remove it or make it smaller.")
+        try:
+            return file.read(size)
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error.strerror or error})") from None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file, and nothing that only looks like one: a FIFO waits for ever, a device never ends."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror or error})") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DataError(f"{path} is not a file with an end, but a folder, pipe or device")
+    return os.fdopen(descriptor, "rb")
+
+
+def not_there(path: Path, remedy: str) -> DataError:
+    found = f"{path} is neither a file nor a folder." if path.exists() else f"There is nothing at {path}."
+    return DataError(f"{found} {remedy}")
 
 
 def in_chunks(items: Sequence[T], size: int = 500) -> Iterator[tuple[T, ...]]:
     for start in range(0, len(items), size):
         yield tuple(items[start : start + size])
-
-
-def decode(name: str, data: bytes, size: int | None, fit: Fit) -> NDArray[np.uint8]:
-    """An encoded image of any kind that Pillow reads, as RGB [h, w, 3]; resized if a size is given."""
-    try:
-        image = Image.open(io.BytesIO(data))  # reads the header only; Pillow refuses twice its own limit here
-        if image.width * image.height > MAX_PIXELS:
-            raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
-        return np.asarray(resize(image.convert("RGB"), size, fit))
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(f"{name} is too large to be an image of a class ({error}). Remove it or make it smaller.") from None
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError) as error:
-        raise DataError(f"{name} cannot be read as an image ({error}). Replace or remove it.") from None
-
-
-def resize(image: Image.Image, size: int | None, fit: Fit) -> Image.Image:
-    """To `size` x `size`: `crop` scales the shorter side and cuts the middle out, `stretch` changes the proportions."""
-    if size is None or image.size == (size, size):
-        return image
-    if fit == "stretch":
-        return image.resize((size, size), Image.Resampling.BICUBIC)
-    side = min(image.size)
-    left, top = (image.width - side) / 2, (image.height - side) / 2
-    return image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + side, top + side))

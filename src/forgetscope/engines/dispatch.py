@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from forgetscope.benchmark.plans import Job
 from forgetscope.benchmark.records import Journal
 from forgetscope.engines.queue import JobQueue
+from forgetscope.files import replace_soon
 
 ATTEMPTS = 3  # of a job whose workers die
 BEAT = 2.0  # seconds between two notes of what is running
@@ -35,6 +36,7 @@ class Outcome:
 
     done: int  # in this run
     bad: Mapping[str, str]  # failed or diverged in this run, with what they said
+    died: Set[str]  # not done, because their workers died again and again: another run may have more luck
     seconds: float
 
 
@@ -47,7 +49,8 @@ class Dispatch:
         self._epochs: dict[str, int] = {}
         self._beat = 0.0
         self._began = time.monotonic()
-        self._done, self._bad = 0, dict[str, str]()
+        self._done, self._bad, self._died = 0, dict[str, str](), set[str]()
+        self._noted = set[str]()
 
     def take(self) -> Job | None:
         """The next job that can start."""
@@ -57,7 +60,10 @@ class Dispatch:
         self._watcher.started(job)
 
     def note(self, text: str) -> None:
-        self._watcher.note(text)
+        """Of one or of several workers that say the same."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self._watcher.note(text)
 
     def epoch_ended(self, job: Job, epoch: int) -> None:
         self._epochs[job.id] = epoch
@@ -70,7 +76,8 @@ class Dispatch:
             self._watcher.note(event["text"])
             self.queue.without_parent(job.id)
         elif kind == "failed":
-            self._failed(job, event["message"])
+            self._journal.write("failed", step=job.id, message=event["message"])
+            self._ended_badly(job, event["message"])
         elif event["diverged"] is not None:
             self._journal.write("diverged", step=job.id, **event["diverged"])
             self._ended_badly(job, f"diverged at iteration {event['diverged']['iteration']}")
@@ -81,12 +88,13 @@ class Dispatch:
             self._watcher.ended(job)
 
     def died(self, job: Job, cause: str) -> None:
-        """A worker died with the job, which is tried again, unless that has been tried often enough."""
+        """A worker died with the job, which is tried again: in this run unless that was often enough, then in the next."""
         self._deaths[job.id] += 1
+        self._journal.write("died", step=job.id, message=cause)
         if self._deaths[job.id] >= ATTEMPTS:
-            self._failed(job, f"{cause} It was tried {ATTEMPTS} times.")
+            self._died.add(job.id)
+            self._ended_badly(job, f"{cause} It was tried {ATTEMPTS} times.")
         else:
-            self._journal.write("died", step=job.id, message=cause)
             self._watcher.note(f"Step {job.id[:8]}: {cause} Going on from its snapshot in a new one.")
             self.queue.again(job.id)
 
@@ -98,15 +106,10 @@ class Dispatch:
         jobs = [{"step": job.id, "epoch": self._epochs.get(job.id, 0)} for job in running]
         path = self._journal.running
         with suppress(OSError):  # a courtesy to `bench status`; a disk that is full stops the steps themselves
-            path.with_suffix(".tmp").write_text(json.dumps({"process": os.getpid(), "jobs": jobs}))
-            path.with_suffix(".tmp").replace(path)
+            replace_soon(path, json.dumps({"process": os.getpid(), "jobs": jobs}).encode())
 
     def outcome(self) -> Outcome:
-        return Outcome(self._done, self._bad, time.monotonic() - self._began)
-
-    def _failed(self, job: Job, message: str) -> None:
-        self._journal.write("failed", step=job.id, message=message)
-        self._ended_badly(job, message)
+        return Outcome(self._done, self._bad, self._died, time.monotonic() - self._began)
 
     def _ended_badly(self, job: Job, message: str) -> None:
         self._bad[job.id] = message

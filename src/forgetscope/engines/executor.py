@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forgetscope.benchmark.costs import Rates
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
-from forgetscope.errors import ForgetscopeError, Interrupted
+from forgetscope.errors import TRACEBACK, DamagedData, DataError, ForgetscopeError, Interrupted
+from forgetscope.experiment.calibration import measure_rates
 from forgetscope.experiment.chain import run_locked
 from forgetscope.experiment.settings import Settings, choose_settings
 from forgetscope.experiment.stopping import Stop
-from forgetscope.spec import StepSpec
+from forgetscope.learning.plugins import load_all
+from forgetscope.spec import RunSpec, StepSpec
 from forgetscope.store import Store, StoredStep
 
-Setup = Mapping[str, Any]  # store, dataset, image_size, device, threads, channels_last; as JSON can hold it
+Setup = Mapping[str, Any]  # what `Work.setup` says; as JSON can hold it
 
 
 @dataclass(frozen=True)
@@ -27,22 +31,34 @@ class Executor:
     data: DataSet
     store: Store
     settings: Settings
+    sources: Mapping[str, str]  # SHA-256 of a user's own code, by name
 
     @classmethod
     def ready(cls, setup: Setup) -> Executor:
+        """Data and code must be those that the plan was made with."""
+        load_all(setup["sources"])
         settings = choose_settings(setup["device"], setup["threads"], channels_last=setup["channels_last"])
-        return cls(load_data(setup["dataset"], setup["image_size"]), Store(Path(setup["store"])), settings)
+        data = load_data(setup["dataset"], setup["image_size"])
+        if data.digest != setup["digest"]:
+            raise DataError(
+                f"The data set {data.name!r} was replaced while the run worked: it is {data.digest[:8]}, and the plan was made "
+                f"with {setup['digest'][:8]}. Nothing more was run. Run the same command again: it plans with what is here."
+            )
+        return cls(data, Store(Path(setup["store"])), settings, setup["sources"])
 
     def run(
         self,
         id: str,
         parent: str | None,
         spec: Mapping[str, Any],
+        first: Mapping[str, Any],
         on_epoch: Callable[[int], None],
         note: Callable[[str], None],
         stop: Stop | None = None,
     ) -> dict[str, Any]:
-        """An event: done (perhaps diverged), failed with a message, or parent, which must be done again first."""
+        """first: the specification of its chain's first step.
+
+        An event: done (perhaps diverged), failed with a message, or parent, which must be done again first."""
         try:
             step = run_locked(
                 id,
@@ -54,17 +70,27 @@ class Executor:
                 lambda end: on_epoch(end.epoch),
                 note,
                 stop,
+                StepSpec.model_validate(first),
             )
             return {"event": "done", "seconds": step.info["timings"]["seconds"], "diverged": step.divergence}
         except _ParentUnusable as reason:
             return {"event": "parent", "text": str(reason)}
         except Interrupted:
             raise
+        except DamagedData as error:  # no step can be right with them
+            return {"event": "refused", "message": str(error)}
         except ForgetscopeError as error:
+            if error.__cause__ is not None:  # a user's own code
+                traceback.print_exc()
+                for line in traceback.format_exc().splitlines() if os.environ.get(TRACEBACK) else ():
+                    note(line)
             return {"event": "failed", "message": str(error)}
         except Exception as error:
             traceback.print_exc()
             return {"event": "failed", "message": f"{type(error).__name__}: {error}"}
+
+    def calibrate(self, run: Mapping[str, Any]) -> Rates:
+        return measure_rates(RunSpec(**run), self.data, self.store, self.settings, self.sources)
 
     def _usable(self, id: str) -> StoredStep:
         """The step to start from, verified. A damaged one is moved to quarantine."""

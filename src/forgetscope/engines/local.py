@@ -24,7 +24,7 @@ from forgetscope.benchmark.costs import Rates
 from forgetscope.benchmark.plans import Job
 from forgetscope.engines.dispatch import ATTEMPTS, Dispatch
 from forgetscope.engines.work import Work
-from forgetscope.errors import ForgetscopeError, Interrupted, StoreError
+from forgetscope.errors import ForgetscopeError, InputError, Interrupted, StoreError
 from forgetscope.experiment.stopping import Stop
 from forgetscope.spec import RunSpec
 
@@ -72,6 +72,9 @@ class LocalEngine:
                         events = key.data.heard()
                         if events is None:
                             raise ForgetscopeError(key.data.cause_of_death())
+                        for event in events:
+                            if event["event"] == "refused":
+                                raise InputError(event["message"])
                         found += [Rates(**event["rates"]) for event in events if event["event"] == "rates"]
         finally:
             for process in processes:
@@ -88,7 +91,7 @@ class _Process:
         with log.open("ab") as errors:
             self._start = errors.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "forgetscope.engines.worker"],
+                [sys.executable, "-P", "-m", "forgetscope.engines.worker"],  # -P: no module of the current folder by itself
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -173,7 +176,7 @@ class _Supervisor:
                 break
             process = idle.pop() if idle else self._hire()
             process.job = job
-            process.tell(do="run", id=job.id, parent=job.parent, spec=job.spec.model_dump(mode="json"))
+            process.tell(do="run", **self._engine.work.request(job))
             self._dispatch.started(job)
 
     def _hire(self) -> _Process:
@@ -187,6 +190,8 @@ class _Supervisor:
         kind, job = event["event"], process.job
         if kind == "ready":
             self._born_dead = 0
+        elif kind == "refused":  # data or code are not what the plan was made with: no other worker would do better
+            raise InputError(event["message"])
         elif kind == "note":
             self._dispatch.note(event["text"])
         elif job is not None and event.get("step") == job.id:

@@ -26,13 +26,14 @@ from forgetscope.benchmark.plans import Job
 from forgetscope.engines.dispatch import Dispatch
 from forgetscope.engines.executor import Executor, Setup
 from forgetscope.engines.work import Work
-from forgetscope.errors import ForgetscopeError, InputError, Interrupted
+from forgetscope.errors import TRACEBACK, ForgetscopeError, InputError, Interrupted
 from forgetscope.experiment.stopping import Stop
+from forgetscope.learning.plugins import load_all
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
 OLDEST = (2, 54)
-PASSED_ON = ("FORGETSCOPE_CACHE", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "PYTHONPATH")  # to workers, where the driver has them
+PASSED_ON = ("FORGETSCOPE_CACHE", TRACEBACK, "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "PYTHONPATH")  # to workers, where set here
 BEYOND_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0", on Linux too: what Ray starts here listens on loopback only
 CHECK_SECONDS = 120.0  # for a node to answer
 FAREWELL = 60.0  # seconds that tasks have to save what they are doing
@@ -134,9 +135,8 @@ class RayEngine:
                         raise Interrupted("Stopped and saved. Run the same command again to continue.")
                     limit = min(self.count + AHEAD, self._limit or 10**9)
                     while len(running) < max(1, limit) and (job := dispatch.take()):
-                        spec = job.spec.model_dump(mode="json")
                         named = task.options(name=f"step {job.id[:8]}")
-                        running[named.remote(self.work.setup(), job.id, job.parent, spec, board)] = job
+                        running[named.remote(self.work.setup(), self.work.request(job), board)] = job
                         dispatch.started(job)
                     ended, _ = ray.wait(list(running), timeout=0.5)
                     self._listen(board, running, dispatch)
@@ -153,8 +153,11 @@ class RayEngine:
         count = min(self.count, 16)  # of many nodes a few tell enough
         task = self._remote(_calibrate)
         options = run.model_dump(exclude_unset=True)
-        found = [Rates(**rates) for rates in self._ray.get([task.remote(self.work.setup(), options) for _ in range(count)])]
-        return Rates.mean(found)
+        try:
+            found = self._ray.get([task.remote(self.work.setup(), options) for _ in range(count)])
+        except self._ray.exceptions.RayTaskError as error:
+            raise ForgetscopeError(str(error).strip().splitlines()[-1]) from None
+        return Rates.mean([Rates(**rates) for rates in found])
 
     def _remote(self, function: Any) -> Any:
         """Deaths are counted in one place, ours; Ray's own retries would start a job elsewhere before we hear of it."""
@@ -190,7 +193,10 @@ class RayEngine:
 
     def _hear(self, reference: Any, job: Job, dispatch: Dispatch) -> None:
         try:
-            dispatch.ended(job, self._ray.get(reference))
+            event = self._ray.get(reference)
+            if event["event"] == "refused":  # data or code are not what the plan was made with
+                raise InputError(event["message"])
+            dispatch.ended(job, event)
         except self._ray.exceptions.RayTaskError as error:  # our code answers whatever happens, so this is a bug of ours
             dispatch.ended(job, {"event": "failed", "message": str(error).strip().splitlines()[-1]})
         except self._ray.exceptions.RayError as error:
@@ -231,7 +237,7 @@ def _executor(setup: Setup) -> Executor:
     return _executors[key]
 
 
-def _execute(setup: Setup, id: str, parent: str | None, spec: Mapping[str, Any], board: Any) -> dict[str, Any]:
+def _execute(setup: Setup, job: Mapping[str, Any], board: Any) -> dict[str, Any]:
     """The task: one job."""
     import ray
 
@@ -244,27 +250,24 @@ def _execute(setup: Setup, id: str, parent: str | None, spec: Mapping[str, Any],
                 stop.requested = stop.requested or ray.get(board.stopping.remote(), timeout=30.0)
 
     def say(kind: str, value: Any) -> None:
-        board.say.remote(id, kind, value)
+        board.say.remote(job["id"], kind, value)
 
     threading.Thread(target=watch, daemon=True).start()
     try:
         if stop.requested:
             raise Interrupted("Stopped before it began.")
         executor = _executor(setup)
-        return executor.run(id, parent, spec, lambda epoch: say("epoch", epoch), lambda text: say("note", text), stop)
+        return executor.run(**job, on_epoch=lambda epoch: say("epoch", epoch), note=lambda text: say("note", text), stop=stop)
     except Interrupted:
         return {"event": "stopped"}  # nobody reads it: the driver is leaving
     except ForgetscopeError as error:
-        return {"event": "failed", "message": f"{socket.gethostname()}: {error}"}
+        return {"event": "refused", "message": f"{socket.gethostname()}: {error}"}
     finally:
         over.set()
 
 
 def _calibrate(setup: Setup, run: Mapping[str, Any]) -> dict[str, float]:
-    from forgetscope.experiment.calibration import measure_rates
-
-    executor = _executor(setup)
-    return asdict(measure_rates(RunSpec(**run), executor.data, executor.store, executor.settings))
+    return asdict(_executor(setup).calibrate(run))
 
 
 def check_nodes(ray: Any, work: Work, disk: float) -> None:
@@ -303,6 +306,7 @@ def _check_node(setup: Setup, token: str, digest: str, wanted: str, disk: float)
         return f"does not see the store {store}. It must be on a file system that all nodes share."
     try:
         Store(store).prepare()
+        load_all(setup["sources"])
         data = load_data(setup["dataset"], setup["image_size"])
     except ForgetscopeError as error:
         return f"is not ready: {error}"

@@ -40,7 +40,7 @@ def prospect(
     plan = engine.work.plan
     journal = record_plan(engine.work.store, plan, shard)
     done, part = plan.done(engine.work.store), plan.jobs.keys() if shard is None else shard.steps(plan)
-    bad = journal.failures().keys() - done | journal.diverged()
+    bad = journal.failures(done).keys() | journal.diverged()
     todo = part - done - descendants(plan.jobs, bad)
     rates = _recorded_rates(journal, _setting(engine)) if todo else None
     if rates is None and calibrating and todo:
@@ -95,4 +95,5 @@ def _setting(engine: Engine) -> dict[str, Any]:
 
 def _recorded_rates(journal: Journal, setting: Mapping[str, Any]) -> Rates | None:
     found = [event for event in journal.events() if event["event"] == "rates" and event["setting"] == setting]
-    return Rates(**found[-1]["rates"]) if found else None
+    known = [event["rates"] for event in found if event["rates"].keys() == Rates.__dataclass_fields__.keys()]
+    return Rates(**known[-1]) if known else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from forgetscope.benchmark.costs import Rates
-from forgetscope.benchmark.plans import Plan
+from forgetscope.benchmark.plans import Job, Plan, chain_of
 from forgetscope.engines.dispatch import Dispatch
 from forgetscope.experiment.stopping import Stop
 from forgetscope.spec import RunSpec
@@ -30,10 +30,17 @@ class Work:
             "store": str(self.store.path.resolve()),
             "dataset": self.plan.data.name,
             "image_size": self.plan.image_size,
+            "digest": self.plan.data.digest,
+            "sources": dict(self.plan.sources),
             "device": self.device,
             "threads": self.threads,
             "channels_last": self.channels_last,
         }
+
+    def request(self, job: Job) -> dict[str, Any]:
+        """What a worker must know of a job."""
+        first, spec = (step.model_dump(mode="json") for step in (chain_of(self.plan.jobs, job.id)[0].spec, job.spec))
+        return {"id": job.id, "parent": job.parent, "spec": spec, "first": first}
 
 
 class Engine(Protocol):

@@ -16,9 +16,7 @@ from typing import Any, TextIO
 from forgetscope.allocation import keep_memory
 from forgetscope.engines.executor import Executor
 from forgetscope.errors import ForgetscopeError, Interrupted
-from forgetscope.experiment.calibration import measure_rates
 from forgetscope.experiment.stopping import Stop, on_signals
-from forgetscope.spec import RunSpec
 
 
 class _Worker:
@@ -33,14 +31,13 @@ class _Worker:
             self._stop.requested = True  # nobody listens any more
 
     def calibrate(self, run: dict[str, Any]) -> None:
-        executor = self._executor
-        self.say("rates", rates=asdict(measure_rates(RunSpec(**run), executor.data, executor.store, executor.settings)))
+        self.say("rates", rates=asdict(self._executor.calibrate(run)))
 
-    def run(self, id: str, parent: str | None, spec: dict[str, Any]) -> None:
+    def run(self, id: str, parent: str | None, spec: dict[str, Any], first: dict[str, Any]) -> None:
         def epoch_ended(epoch: int) -> None:
             self.say("epoch", step=id, epoch=epoch)
 
-        end = self._executor.run(id, parent, spec, epoch_ended, lambda text: self.say("note", text=text), self._stop)
+        end = self._executor.run(id, parent, spec, first, epoch_ended, lambda text: self.say("note", text=text), self._stop)
         self.say(step=id, **end)
 
 
@@ -61,7 +58,11 @@ def main() -> None:
     threading.Thread(target=listen, daemon=True).start()
     with on_signals(stop):
         try:
-            worker = _Worker(channel, Executor.ready(setup), stop)
+            try:
+                worker = _Worker(channel, Executor.ready(setup), stop)
+            except ForgetscopeError as error:
+                print(json.dumps({"event": "refused", "message": str(error)}), file=channel, flush=True)
+                raise
             worker.say("ready")
             while (request := requests.get()) is not None and not stop.requested:
                 getattr(worker, request.pop("do"))(**request)

@@ -6,7 +6,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from forgetscope.experiment.preparation import training_set
 from forgetscope.experiment.settings import Settings
 from forgetscope.files import replace_durably
 from forgetscope.learning.networks import build_network
+from forgetscope.learning.plugins import blaming_own_code
 from forgetscope.learning.rsgd import EpochSoFar, Normalisation, make_optimiser, train_step
 from forgetscope.learning.snapshots import Snapshot, save_snapshot
 from forgetscope.measuring.probe import Probe
@@ -31,10 +32,13 @@ PATIENCE = 4.0  # seconds for each rate; training that is slower is measured on 
 CLASSES, IMAGES = 4, 250  # of each class, at most
 
 
-def measure_rates(run: RunSpec, data: DataSet, store: Store, settings: Settings) -> Rates:
-    """On a few real images, with the run's own network, options and store."""
+@blaming_own_code()
+def measure_rates(
+    run: RunSpec, data: DataSet, store: Store, settings: Settings, sources: Mapping[str, str] | None = None
+) -> Rates:
+    """On a few real images, with the run's own network, options and store. sources: SHA-256 of a user's own code, by name."""
     with settings.applied():
-        scene = _Scene(run, data, settings)
+        scene = _Scene(run, data, settings, sources or {})
         first, image = (scene.training(spec) for spec in scene.specs)
         images = max(32, int(PATIENCE / image))  # a forward pass takes a third of what training takes
         measured, evaluated = scene.measuring(images), scene.evaluating(images)
@@ -51,7 +55,7 @@ class _Enough(Exception):
 class _Scene:
     """A network, and a few images of a few classes: the first half of them past, the others new."""
 
-    def __init__(self, run: RunSpec, data: DataSet, settings: Settings) -> None:
+    def __init__(self, run: RunSpec, data: DataSet, settings: Settings, sources: Mapping[str, str]) -> None:
         device, self.settings = settings.device, settings
         labels = np.unique(data.train.labels)[:CLASSES].tolist()
         self.sequence = [labels[: len(labels) // 2], labels[len(labels) // 2 :]]
@@ -62,9 +66,10 @@ class _Scene:
         self.data = replace(data, train=_part(data.train, labels), test=_part(data.test, labels))
         mean, std = (torch.tensor(values, device=device) for values in (data.mean, data.std))
         self.normalise = Normalisation(mean, std, settings.channels_last)
-        self.network = build_network(run.network, len(labels), np.random.default_rng(0)).to(device)
+        drawn = np.random.default_rng(0)
+        self.network = build_network(run.network, len(labels), drawn, sources.get(run.network)).to(device)
         self.state_bytes = float(sum(tensor.nbytes for tensor in self.network.state_dict().values()))
-        self.specs = step_specs(run, self.sequence, data.augmentation)
+        self.specs = step_specs(run, self.sequence, data.augmentation, sources)
 
     def training(self, spec: StepSpec) -> float:
         """Seconds per image."""

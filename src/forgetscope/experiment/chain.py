@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Protocol
 
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
-from forgetscope.errors import Diverged
-from forgetscope.experiment.settings import Settings, check_precision, choose_settings
+from forgetscope.errors import DataError, Diverged
+from forgetscope.experiment.checks import check_steps
+from forgetscope.experiment.settings import Settings, choose_settings
 from forgetscope.experiment.step import run_step
 from forgetscope.experiment.stopping import Stop
 from forgetscope.learning.networks import build_network
-from forgetscope.learning.plugins import source_digest
+from forgetscope.learning.plugins import blaming_own_code, load_all, source_digests
 from forgetscope.learning.rsgd import EpochEnd
 from forgetscope.scenario import sequence_of
 from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
@@ -79,11 +81,14 @@ def run_experiment(
     for is Interrupted, with everything saved."""
     progress = progress or Silence()
     settings = choose_settings(device, threads, channels_last=channels_last, compile=compile)
-    build_network(spec.network, 1, None)  # an unknown network must not wait for the data
-    sources = {name: source_digest(name) for name in (spec.policy, spec.network) if ":" in name}
+    sources = source_digests((spec.policy, spec.network))
+    load_all(sources)
+    build_network(spec.network, 1, None, sources.get(spec.network))  # an unknown network must not wait for the data
     data = load_data(spec.dataset, spec.image_size, progress.note)
+    spec.check_crop(data.shape[0])
     specs = step_specs(spec, sequence_of(spec, len(data.classes)), data.augmentation, sources)
-    check_precision(settings.device, specs[0])
+    past = accumulate((len(step.classes) for step in specs[:-1]), initial=0)
+    check_steps(zip(specs, past, strict=True), data, settings.device)
     store.prepare()
     plan = make_plan(specs, data, store, progress.note)
     progress.planned(plan)
@@ -104,6 +109,7 @@ def run_experiment(
                 on_epoch=partial(progress.epoch_ended, step),
                 note=progress.note,
                 stop=stop,
+                first=specs[0],
             )
             progress.step_ended(step, parent)
         if parent.divergence is not None:
@@ -129,7 +135,7 @@ def make_plan(specs: Sequence[StepSpec], data: DataSet, store: Store, note: Call
 
 
 def _is_done(store: Store, id: str, note: Callable[[str], None]) -> bool:
-    expelled = store.expel(id, lambda: note(f"Another process is working on step {id[:8]}; waiting for it."))
+    expelled = store.expel(id, note)
     if expelled:
         note(f"{expelled}; computing it again.")
     return id in store
@@ -144,6 +150,7 @@ def _work(step: StepSpec, past_classes: int, images_per_class: float) -> float:
     return new / (1 - step.rehearsal.alpha) + 0.4 * probed
 
 
+@blaming_own_code()
 def run_locked(
     id: str,
     spec: StepSpec,
@@ -154,14 +161,19 @@ def run_locked(
     on_epoch: Callable[[EpochEnd], None] = lambda end: None,
     note: Callable[[str], None] = lambda text: None,
     stop: Stop | None = None,
+    first: StepSpec | None = None,
 ) -> StoredStep:
-    """Run one step, unless it is there; one process at a time."""
-    waiting = f"Another process is running step {spec.step} ({id[:8]}); waiting for it."
-    with store.lock(id, lambda: note(waiting)):
+    """Run one step, unless it is there; one process at a time. first: of its chain, which names the network."""
+    if id != step_id(parent.id if parent else None, spec, data.digest):
+        raise DataError(
+            f"Step {id[:8]} is not one of the data set {data.name!r} that is here ({data.digest[:8]}): it was replaced while "
+            "the run worked. Nothing more was run. Run the same command again: it plans with what is here."
+        )
+    with store.lock(id, note):
         there = store.step(id) if id in store else None
         if there is not None and not there.state_freed:  # it finished while we waited
             return there
-        made = run_step(id, parent, spec, data, store, settings, on_epoch, note, stop)
+        made = run_step(id, parent, spec, data, store, settings, on_epoch, note, stop, first)
         if there is not None and made.manifest != there.manifest:
             note(f"Step {spec.step} has other last bits than before; what it was is in {store.path / 'quarantine'}.")
         return made
@@ -173,7 +185,7 @@ def run_chain(specs: Sequence[StepSpec], data: DataSet, store: Store, settings: 
     for spec in specs:
         parent = steps[-1] if steps else None
         id = step_id(parent.id if parent else None, spec, data.digest)
-        steps.append(run_locked(id, spec, parent, data, store, settings))
+        steps.append(run_locked(id, spec, parent, data, store, settings, first=specs[0]))
     return steps
 
 

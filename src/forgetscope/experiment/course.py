@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -100,5 +101,6 @@ class Saver:
             begun={} if so_far is None else {"losses": so_far.losses, "correct": so_far.correct},
             images=course.image_history,
         )
-        save_snapshot(self._working, snapshot, replace_durably)
+        # The folder may be gone: another process, which no lock held back, has committed the step. Nobody will go on from here.
+        save_snapshot(self._working, snapshot, partial(replace_durably, missing_ok=True))
         self._saved = time.monotonic()

@@ -26,6 +26,7 @@ from forgetscope.learning import rsgd
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
 from forgetscope.learning.networks import SmoothNetwork, grow_head
+from forgetscope.learning.plugins import load_all, source_digests
 from forgetscope.learning.policies import choose
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.measuring.lemma import Changes, Gradients, Images, exact_gradients, lemma_terms, one_step_changes
@@ -99,7 +100,9 @@ class _SecondStep:
 
     def __init__(self, check: LemmaCheck, data: DataSet, on_epoch: Callable[[int], None]) -> None:
         run, self._data = check.run, _first_images(data, check.images)
-        first, self._spec = step_specs(run, sequence_of(run, len(data.classes)), data.augmentation)
+        sources = source_digests((run.policy,))
+        first, self._spec = step_specs(run, sequence_of(run, len(data.classes)), data.augmentation, sources)
+        load_all(sources)
         self._streams, device = Streams(run.seed, 2), torch.device("cpu")
         self._normalise = rsgd.Normalisation(torch.tensor(data.mean), torch.tensor(data.std), channels_last=False)
         self._past = first.classes
@@ -180,7 +183,9 @@ class _SecondStep:
                 augmentation=self._spec.training.augmentation,
                 streams=self._streams,
             )
-            chosen[label] = images[choose(self._policy.policy, candidates, quota[label], self._streams("policy", label))]
+            stream = self._streams("policy", label)
+            positions = choose(self._policy.policy, candidates, quota[label], stream, self._policy.policy_source)
+            chosen[label] = images[positions]
         return chosen
 
     def _inputs(self, part: rsgd.TrainingSet) -> Images:

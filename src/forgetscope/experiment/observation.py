@@ -47,7 +47,7 @@ class Observer:
                 if spec.rehearsal.released_nic and spec.step == RELEASED_STEP:
                     course.extra.add(RELEASED, iteration, _released(measurement))
                 table = probes_table(course.measured.measurements(), self._step.past)
-                replace_durably(self._so_far, parquet_bytes(table))
+                replace_durably(self._so_far, parquet_bytes(table), missing_ok=True)
         if spec.is_probed_in_all_layers(epoch):
             course.extra.add(ALL_LAYERS, iteration, whole)
 

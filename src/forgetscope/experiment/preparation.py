@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
-from forgetscope.errors import StoreError
+from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.experiment.settings import Settings
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
@@ -21,6 +21,7 @@ from forgetscope.learning.policies import choose
 from forgetscope.learning.rsgd import Normalisation, TrainingSet
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec
+from forgetscope.stepfiles import STATE
 from forgetscope.store import StoredStep
 from forgetscope.tables import Indices
 
@@ -31,7 +32,6 @@ IMAGE_HISTORY = "image_history"  # in the state, beside the network: what `least
 class Inherited:
     """What a step takes over from its parent; a first step takes over nothing."""
 
-    network: str
     state: Mapping[str, NDArray[np.generic]]
     classes: tuple[int, ...]  # in the order of the head's nodes
     introduced: tuple[int, ...]
@@ -52,9 +52,10 @@ class Inherited:
         labels, images = rehearsal["class_id"].to_numpy(), rehearsal["image"].to_numpy()
         older = [label for label in table["class_id"] if label not in parent.spec.classes]
         state = parent.state()
-        history = state.pop(IMAGE_HISTORY)
+        history = state.pop(IMAGE_HISTORY, None)
+        if history is None or history.ndim != 1 or history.dtype.kind not in "iu":
+            raise _no_state(parent, f"no {IMAGE_HISTORY}, or one of another form")
         return cls(
-            network=parent.info["network"],
             state=state,
             classes=tuple(table["class_id"]),
             introduced=tuple(table["introduced_step"]),
@@ -70,6 +71,7 @@ class Prepared:
     """A step that is ready to be trained: rehearsal chosen, head grown, images on the device."""
 
     spec: StepSpec
+    network_name: str
     data: DataSet
     inherited: Inherited | None
     streams: Streams
@@ -93,8 +95,12 @@ class Prepared:
         )
 
 
-def prepare(parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: Settings) -> Prepared:
-    """The policy is the first act of the step that uses it; then the head grows."""
+def prepare(
+    parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: Settings, first: StepSpec | None = None
+) -> Prepared:
+    """The policy is the first act of the step that uses it; then the head grows.
+
+    first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
     device = settings.device
     streams = Streams(spec.seed, spec.step)
     inherited = None if parent is None else Inherited.from_record(parent)
@@ -102,7 +108,11 @@ def prepare(parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: 
     images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
     mean, std = (torch.tensor(values, device=device) for values in (data.mean, data.std))
     normalise = Normalisation(mean, std, settings.channels_last)
-    network = _start_network(spec, inherited, streams, data, normalise).to(device)
+    origin = first or (spec if parent is None else spec.model_copy(update={"network": parent.info["network"]}))
+    network = _start_network(spec, inherited, origin, streams, data, normalise)
+    if parent is not None and inherited is not None:
+        _take_over(network, parent, inherited, data)
+    network.to(device)
     if not settings.channels_last:
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
@@ -110,6 +120,7 @@ def prepare(parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: 
         grow_head(network, len(spec.classes), streams("head"))
     return Prepared(
         spec=spec,
+        network_name=str(origin.network),
         data=data,
         inherited=inherited,
         streams=streams,
@@ -144,17 +155,36 @@ def _images_to_use(spec: StepSpec, data: DataSet, label: int) -> Indices:
 
 
 def _start_network(
-    spec: StepSpec, inherited: Inherited | None, streams: Streams, data: DataSet, normalise: Normalisation
+    spec: StepSpec, inherited: Inherited | None, first: StepSpec, streams: Streams, data: DataSet, normalise: Normalisation
 ) -> nn.Module:
-    """A new network, or the parent's as it left it."""
+    """A new network, or one of the form of the parent's."""
+    name, source = str(first.network), first.network_source
     if inherited is None:
-        network = build_network(str(spec.network), len(spec.classes), streams("network"))
+        network = build_network(name, len(spec.classes), streams("network"), source)
         images = torch.from_numpy(np.array(data.train.images[:2])).to(normalise.mean.device)
-        check_features(str(spec.network), network.to(normalise.mean.device), normalise(images.float() / 255))
+        check_features(name, network.to(normalise.mean.device), normalise(images.float() / 255))
         return network
-    network = build_network(inherited.network, len(inherited.classes), None)
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in inherited.state.items()})
-    return network
+    return build_network(name, len(inherited.classes), None, source)
+
+
+def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, data: DataSet) -> None:
+    """The parent's weights as it left them. Checksums that fit do not prove that a state is one of its network."""
+    learned = sum(len(_images_to_use(parent.spec, data, label)) for label in inherited.learned_last)
+    if len(inherited.history) != learned:
+        raise _no_state(parent, f"{IMAGE_HISTORY} of {len(inherited.history)} images, and the step learned {learned}")
+    try:
+        network.load_state_dict({name: torch.from_numpy(array) for name, array in inherited.state.items()})
+    except (RuntimeError, TypeError) as error:
+        raise _no_state(parent, " ".join(str(error).split())[:300]) from None
+
+
+def _no_state(parent: StoredStep, reason: str) -> DamagedStep:
+    return DamagedStep(
+        f"Step {parent.id[:8]} is damaged: {parent.folder / STATE}: {reason}. Its checksum fits, so `forgetscope store verify` "
+        f"does not find it. Delete {parent.folder} or move it away, then run the same command again: it computes the step.",
+        STATE,
+        reason,
+    )
 
 
 def _choose_rehearsal(
@@ -182,7 +212,8 @@ def _choose_rehearsal(
         images = torch.from_numpy(data.train.images[images_of[label]]).to(normalise.mean.device)
         candidates = Candidates(images, node, history[label], network, normalise, spec.training.augmentation, streams)
         # A stream per class: which images of a class are kept does not depend on which other classes there are.
-        positions = choose(spec.rehearsal.policy, candidates, quota[label], streams("policy", label))
+        stream, source = streams("policy", label), spec.rehearsal.policy_source
+        positions = choose(spec.rehearsal.policy, candidates, quota[label], stream, source)
         chosen[label] = images_of[label][positions]
     return chosen
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from forgetscope.data.images import DataSet
+from forgetscope.data.images import DataSet, demand_unchanged
 from forgetscope.experiment.course import Course, Saver
 from forgetscope.experiment.measured import Extra, Measured
 from forgetscope.experiment.observation import Observer
@@ -48,19 +48,23 @@ def run_step(
     on_epoch: Callable[[EpochEnd], None],
     note: Callable[[str], None] = lambda text: None,
     stop: Stop | None = None,
+    first: StepSpec | None = None,
 ) -> StoredStep:
     """Train, measure and commit one step; goes on from its snapshot if there is one, with the settings recorded there."""
     started = time.monotonic()
     working, stop = store.working(id), stop or Stop()
     with told(working):
         working.mkdir(exist_ok=True)
+        for part in working.glob(".*.tmp"):
+            part.unlink(missing_ok=True)  # of a file that a crash cut short
     snapshot = load_snapshot(working, lambda path: note(f"{path} is damaged. Moved to {store.quarantine(path)}."))
     if snapshot is not None:
         settings = settings.continuing(snapshot.settings)
     elif parent is not None:
-        replace_durably(working / "parent", parent.id.encode())  # whoever tidies up keeps the state that we start from
+        # Whoever tidies up keeps the state that we start from.
+        replace_durably(working / "parent", parent.id.encode(), missing_ok=True)
     with settings.applied():
-        step = prepare(parent, spec, data, settings)
+        step = prepare(parent, spec, data, settings, first)
         start = {"weights": weights_digest(step.network)}  # before a snapshot is restored into it
         with stop.deferred():
             course = _train(step, working, snapshot, settings, stop, on_epoch)
@@ -73,10 +77,11 @@ def run_step(
         environment=settings.environment(),
         timings={name: round(value, 3) for name, value in {"seconds": time.monotonic() - started, **course.seconds}.items()},
         history=course.history,
-        network=step.inherited.network if step.inherited else str(spec.network),
+        network=step.network_name,
         start=start,
         **results,
     )
+    demand_unchanged(data)  # the test images too are what the step's id says
     return store.commit(record, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
@@ -135,6 +140,7 @@ def _train(
         course.image_history.copy_(snapshot.images)
     saver = Saver(working, settings, stop, network, optimiser, course, snapshot)
     observer = Observer(step, course, working / "probes.parquet", saver.look_up)
+    demand_unchanged(step.data)  # all images to train on and to measure have been copied by now
     if snapshot is None:
         observer.epoch_ended(0, 0)
     for end in train_step(

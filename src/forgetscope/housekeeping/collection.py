@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from forgetscope.errors import WriteError
-from forgetscope.files import is_locked, locked_if_free, size_of, sync_folder, write_durably
+from forgetscope.errors import StoreError, WriteError
+from forgetscope.files import is_locked, locked_if_free, read_regular, replace_durably, size_of, sync_folder
 from forgetscope.store import FREED, STATE, Store, StoredStep
 
 Kind = Literal["state", "working folder", "lock", "unfinished commit"]
@@ -40,7 +41,15 @@ def free(store: Store, found: Freeable) -> bool:
     if found.kind == "unfinished commit":
         if _is_being_committed(store, found.id):
             return False
-        _remove(found.path)
+        # Away at once: where locks do nothing, whoever is filling it must find it gone, never committed with files missing.
+        gone = found.path.with_name(f"commit-{found.id}-{uuid.uuid4().hex}")
+        try:
+            os.rename(found.path, gone)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _cannot_free(found.path, error) from None
+        _remove(gone)
         return True
     try:
         with locked_if_free(_lock(store, found.id)) as ours:
@@ -61,9 +70,11 @@ def needed_parents(store: Store) -> set[str]:
     for path in (store.path / "working").glob("*/parent"):
         if path.parent.name not in store:
             try:
-                parents.add(path.read_text(encoding="ascii", errors="replace").strip())
+                parents.add(read_regular(path, 1024).decode("ascii", "replace").strip())
             except FileNotFoundError:
                 continue  # finished meanwhile
+            except OSError as error:
+                raise StoreError(f"{path} cannot be read: {error.strerror or error}. Remove it, then try again.") from None
     return parents
 
 
@@ -101,8 +112,7 @@ def _lock(store: Store, id: str) -> Path:
 def _free_state(step: StoredStep) -> bool:
     """The marker is on disk before the state goes: a crash in between leaves both, and the state counts."""
     path = step.folder / STATE
-    write_durably(step.folder / FREED, str(step.manifest[STATE]["sha256"]).encode())
-    sync_folder(step.folder)
+    replace_durably(step.folder / FREED, str(step.manifest[STATE]["sha256"]).encode())
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -18,14 +18,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from forgetscope.errors import DamagedExport, DamagedStep, StoreError
-from forgetscope.files import locked_if_free, replacing, told, write_durably
-from forgetscope.housekeeping.verification import file_damage, record_problem
+from forgetscope.files import locked_if_free, read_regular, replacing, told, too_large
+from forgetscope.housekeeping.verification import file_damage, lineage_problem, record_problem
+from forgetscope.stepfiles import PLAN_BYTES, limit_of, strict_json
 from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
 
 FORMAT = 1
 INDEX = "index.json"
+CHUNK = 2**20  # bytes that are read at once
 INDEX_LIMIT = 256 * 2**20  # bytes; the index of ten thousand steps has about 15 MB
 FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in ALL_TABLES), STATE, FREED)
 MEMBER = re.compile(rf"steps/([0-9a-f]{{32}})/({'|'.join(map(re.escape, FILES))})|plans/[\w-][\w.-]*/plan\.json")
@@ -62,7 +65,7 @@ def export_steps(
     ordered = sorted(steps, key=lambda step: (step.spec.step, step.id))
     members = {step.id: _members(step, states) for step in ordered}
     entries = {f"steps/{id}/{name}": entry for id, files in members.items() for name, entry in files.items()}
-    recorded = {f"plans/{file.parent.name}/plan.json": file.read_bytes() for file in plans}
+    recorded = {f"plans/{file.parent.name}/plan.json": _plan(file) for file in plans}
     entries |= {name: _entry(content) for name, content in recorded.items()}
     total, done = sum(entry.size for entry in entries.values()), 0
     listing = {name: {"sha256": entry.sha256, "size": entry.size} for name, entry in entries.items()}
@@ -81,11 +84,22 @@ def export_steps(
 
 def plan_files(store: Store) -> list[Path]:
     """What a store remembers of the plans that were run into it."""
+    store.refuse_links("plans")
     return sorted((store.path / "plans").glob("*/plan.json"))
+
+
+def _plan(path: Path) -> bytes:
+    try:
+        if path.parent.is_symlink():
+            raise OSError("its folder is a link")
+        return read_regular(path, PLAN_BYTES)
+    except OSError as error:
+        raise StoreError(f"{path} is not exported: {error.strerror or error}. Delete it, and export again.") from None
 
 
 def chains(store: Store, prefixes: Sequence[str]) -> list[StoredStep]:
     """The steps whose ids begin so, with their ancestors; all steps if none are named."""
+    store.refuse_links("steps")
     if not prefixes:
         return store.steps()
     found = {step.id: step for prefix in prefixes for step in store.chain(store.find(prefix).id)}
@@ -131,7 +145,7 @@ def _members(step: StoredStep, states: bool) -> dict[str, Entry]:
     if not states or step.state_freed:
         del entries[STATE]
         entries[FREED] = _entry(_marker(step))
-    entries["manifest.json"] = _entry((step.folder / "manifest.json").read_bytes())
+    entries["manifest.json"] = _entry(_manifest(step))
     return dict(sorted(entries.items()))
 
 
@@ -139,7 +153,7 @@ def _content(step: StoredStep, name: str, entry: Entry) -> bytes:
     if name == FREED:
         return _marker(step)
     try:
-        content = (step.folder / name).read_bytes() if name == "manifest.json" else step.verified(name)
+        content = _manifest(step) if name == "manifest.json" else step.verified(name)
     except DamagedStep:
         if name != STATE or not step.state_freed:
             raise
@@ -147,6 +161,13 @@ def _content(step: StoredStep, name: str, entry: Entry) -> bytes:
     if _entry(content) != entry:
         raise StoreError(f"Step {step.id[:8]} changed while it was exported: {step.folder / name}. Run the export again.")
     return content
+
+
+def _manifest(step: StoredStep) -> bytes:
+    try:
+        return read_regular(step.folder / "manifest.json", limit_of("manifest.json"))
+    except OSError as error:
+        raise step.damaged("manifest.json", error.strerror or str(error)) from None
 
 
 def _marker(step: StoredStep) -> bytes:
@@ -166,13 +187,30 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 @contextmanager
 def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     try:
-        tar = tarfile.open(path, mode="r:")  # noqa: SIM115
+        if path.exists() and not path.is_file():
+            raise OSError("no plain file")  # opening a pipe would wait for ever
+        file = path.open("rb")
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except (tarfile.TarError, ValueError) as error:
-        raise StoreError(f"{path} is no file of `forgetscope store export`: {error}.") from None
-    with tar:
-        yield tar
+    with file:
+        try:
+            tar = tarfile.open(fileobj=_Bounded(file), mode="r:")  # type: ignore[call-overload]  # noqa: SIM115
+        except (tarfile.TarError, ValueError) as error:
+            raise StoreError(f"{path} is no file of `forgetscope store export`: {error}.") from None
+        with tar:
+            yield tar
+
+
+class _Bounded:
+    """A file of which nobody reads much at once: a header may announce more than there is room for."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.seek, self.tell, self._read = file.seek, file.tell, file.read
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= CHUNK:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self._read(size)
 
 
 def _read_index(tar: tarfile.TarFile, path: Path) -> dict[str, Entry]:
@@ -180,11 +218,11 @@ def _read_index(tar: tarfile.TarFile, path: Path) -> dict[str, Entry]:
     if first is None or first.name != INDEX or first.type != tarfile.REGTYPE or first.size > INDEX_LIMIT:
         raise StoreError(f"{path} is no file of `forgetscope store export`: it does not begin with {INDEX}.")
     try:
-        index = json.loads(_read(tar, first))
+        index = strict_json(b"".join(_chunks(tar, first)))
         if index["format"] != FORMAT:
             raise StoreError(f"{path} has format {index['format']}; this forgetscope reads {FORMAT}. Upgrade it.")
         return {name: Entry(str(entry["sha256"]), int(entry["size"])) for name, entry in index["members"].items()}
-    except (tarfile.TarError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (tarfile.TarError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedExport(f"{path} is damaged: its index cannot be read ({error}). Export it again.") from None
 
 
@@ -195,8 +233,10 @@ def _checked_members(tar: tarfile.TarFile, index: Mapping[str, Entry], path: Pat
         reason = None
         if not MEMBER.fullmatch(member.name):
             reason = "no name of a step's or a plan's file"
-        elif member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+        elif member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse() or member.pax_headers:
             reason = "no plain file"
+        elif member.size > (limit := PLAN_BYTES if member.name.startswith("plans/") else limit_of(member.name.split("/")[-1])):
+            reason = too_large(member.size, limit).strerror
         elif member.name in found:
             reason = "there twice"
         elif member.name not in index:
@@ -241,13 +281,22 @@ class _Source:
         for name, member in self.members.items():
             if member is None:
                 raise _Refused(f"{name} is missing: the file ends before it, or is damaged there")
-            try:
-                content = _read(self.tar, member)
-            except (tarfile.TarError, OSError) as error:
-                raise _Refused(f"{name} cannot be read: {error}") from None
-            if _entry(content) != self.entries[name]:
-                raise _Refused(f"{name}: {len(content)} bytes that do not match the checksum")
-            write_durably(folder / name, content)
+            digest, size = hashlib.sha256(), 0
+            with told(folder / name), (folder / name).open("xb") as file:
+                for chunk in self._read(name, member):
+                    digest.update(chunk)
+                    size += len(chunk)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            if Entry(digest.hexdigest(), size) != self.entries[name]:
+                raise _Refused(f"{name}: {size} bytes that do not match the checksum")
+
+    def _read(self, name: str, member: tarfile.TarInfo) -> Iterator[bytes]:
+        try:
+            yield from _chunks(self.tar, member)
+        except (tarfile.TarError, OSError) as error:
+            raise _Refused(f"{name} cannot be read: {error}") from None
 
 
 class _Refused(Exception):
@@ -261,8 +310,8 @@ def _import_step(store: Store, id: str, source: _Source, result: Imported) -> No
 
     def write(folder: Path) -> None:
         source.write(folder)
-        _refuse_unless_whole(StoredStep(folder), id, store)
-        if id in store:  # damaged, and the new one is whole
+        _refuse_unless_whole(StoredStep(folder, id), store)
+        if store.damage(id):  # asked again: another process may have brought in a whole one since; ours is whole
             result.quarantined.append(store.quarantine(store.step(id).folder))
 
     try:
@@ -274,19 +323,20 @@ def _import_step(store: Store, id: str, source: _Source, result: Imported) -> No
         result.damaged[id] = str(refusal)
 
 
-def _refuse_unless_whole(step: StoredStep, id: str, store: Store) -> None:
+def _refuse_unless_whole(step: StoredStep, store: Store) -> None:
     for damage in file_damage(step):
         raise _Refused(f"{damage.path.name}: {damage.reason}")
-    problem = record_problem(step, id)
+    problem = record_problem(step) or lineage_problem(step, store)
     if problem:
         raise _Refused(f"step.json: {problem}")
     if step.parent is not None and step.parent not in store:
         raise _Refused(f"its parent {step.parent[:8]} is neither in the store nor whole in this file")
 
 
-def _read(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+def _chunks(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
     file = tar.extractfile(member)
     if file is None:
         raise tarfile.ReadError("no plain file")
     with file:
-        return file.read()
+        while chunk := file.read(CHUNK):
+            yield chunk

@@ -14,8 +14,9 @@ from decimal import Decimal
 import duckdb
 import pyarrow as pa
 
-from forgetscope.errors import SpecError
-from forgetscope.store import ALL_TABLES, Store, StoredStep, TableName
+from forgetscope.errors import SpecError, StoreError
+from forgetscope.store import ALL_TABLES, LeftOut, Store, StoredStep, TableName
+from forgetscope.tablefiles import SCHEMAS
 
 STEPS = pa.schema(
     [
@@ -28,6 +29,9 @@ STEPS = pa.schema(
         ("simulated", pa.bool_()),
     ]
 )
+_IN_FRONT = [("step_id", pa.string()), ("step", pa.int64())]
+_EMPTY: dict[str, pa.Schema] = {name: pa.schema([*_IN_FRONT, *columns.items()]) for name, columns in SCHEMAS.items()}
+_LISTING = re.compile(r"\s*(SHOW(\s+ALL)?\s+TABLES|SHOW|DESCRIBE|DESC)\s*;?\s*", re.IGNORECASE)
 _CLOSED = {
     "enable_external_access": "false",  # no files, no network, no extensions
     "python_enable_replacements": "false",  # a name in a query never means a variable of this program
@@ -36,20 +40,24 @@ _CLOSED = {
 }
 
 
-def query(store: Store, text: str) -> pa.Table:
+def query(store: Store, text: str, left_out: LeftOut | None = None) -> pa.Table:
     """The answer to one SQL query over the views `steps`, `classes`, `probes`, `pairs`, `rehearsal`, `confusion` and `extra`.
 
-    Only the tables that the query names are read. Raises SpecError for a query that DuckDB does not accept."""
+    Only the tables that the query names are read. left_out: is told of damaged steps; without it, the first is an error.
+    Raises SpecError for a query that DuckDB does not accept."""
     with duckdb.connect(":memory:", config=dict(_CLOSED)) as database:
         try:
             if len(database.extract_statements(text)) != 1:
                 raise SpecError(f"One SQL query is needed, for example {EXAMPLE!r}; this was {text!r}.")
             named = _named_tables(database, text)
             if "steps" in named:
-                database.register("steps", _steps_view(store))
+                database.register("steps", _steps_view(store, left_out))
             for name in ALL_TABLES:
                 if name in named:
-                    database.register(name, _table_view(store, name))
+                    database.register(name, _table_view(store, name, left_out))
+            if _LISTING.fullmatch(text):  # asks for names, so nothing needs to be read
+                for listed, columns in {"steps": STEPS, **_EMPTY}.items():
+                    database.register(listed, columns.empty_table())
             answer = database.sql(text)
             table: pa.Table | None = None if answer is None else answer.to_arrow_table()
         except duckdb.Error as error:
@@ -94,11 +102,18 @@ def _table_names(node: object) -> Iterator[str]:
             yield from _table_names(value)
 
 
-def _table_view(store: Store, name: TableName) -> pa.Table:
+def _table_view(store: Store, name: TableName, left_out: LeftOut | None) -> pa.Table:
     """One table of all steps, with `step_id` and `step` in front; columns that a step lacks are missing there."""
-    none = pa.table({"step_id": pa.array([], pa.string()), "step": pa.array([], pa.int64())})
-    parts = [_marked(step, step.table(name)) for step in store.steps() if step.has(name)]
-    return pa.concat_tables([none, *parts], promote_options="permissive")
+    parts = [pa.schema(_IN_FRONT).empty_table()]
+    for step in store.readable(left_out):
+        try:
+            if step.has(name):
+                parts.append(_marked(step, step.table(name)))
+        except StoreError as error:
+            if left_out is None:
+                raise
+            left_out(error)
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def _marked(step: StoredStep, table: pa.Table) -> pa.Table:
@@ -106,8 +121,18 @@ def _marked(step: StoredStep, table: pa.Table) -> pa.Table:
     return table.add_column(0, "step_id", pa.array([step.id] * len(table), pa.string()))
 
 
-def _steps_view(store: Store) -> pa.Table:
-    return pa.Table.from_pylist([_facts(step) for step in store.steps()], STEPS)
+def _steps_view(store: Store, left_out: LeftOut | None) -> pa.Table:
+    rows = [_facts(step) for step in store.readable(left_out)]
+    return pa.Table.from_pylist([{field.name: _held(row[field.name], field.type) for field in STEPS} for row in rows], STEPS)
+
+
+def _held(value: object, type: pa.DataType) -> object:
+    """A value, or a missing one where a column cannot hold it: seeds could once be larger than 64 bits."""
+    if pa.types.is_integer(type):
+        return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
+    if pa.types.is_string(type):
+        return None if value is None else str(value)
+    return value
 
 
 def _facts(step: StoredStep) -> dict[str, object]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from forgetscope.errors import DamagedStep, StoreError
-from forgetscope.files import size_of, without_checksum
-from forgetscope.spec import step_id
-from forgetscope.store import FREED, STATE, Store, StoredStep
+from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
+from forgetscope.stepfiles import SNAPSHOT_BYTES
+from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
 
-ID = re.compile("[0-9a-f]{32}")
 Progress = Callable[[str, int, int], None]  # what is counted, how much is done, how much there is
 
 
@@ -20,6 +18,10 @@ Progress = Callable[[str, int, int], None]  # what is counted, how much is done,
 class Damage:
     path: Path
     reason: str
+    move: Path | None = field(
+        default=None, compare=False
+    )  # what to move so that it can be made again; None: that mends nothing
+    foreign: bool = field(default=False, compare=False)  # the step is not what its id says, and others may build on it
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ def verify_store(store: Store, progress: Progress = lambda what, done, total: No
     steps, snapshots = store.steps(), _snapshots(store)
     sizes = {path: size_of(path) for path in (*(step.folder for step in steps), *snapshots)}
     total, done = sum(sizes.values()), 0
-    strays = sorted(path for path in (store.path / "steps").iterdir() if not path.is_dir())
-    damage = [Damage(path, "not a folder with a step") for path in strays]
+    strays = sorted(path for path in (store.path / "steps").iterdir() if not path.is_dir() or path.is_symlink())
+    damage = [Damage(path, "not a folder with a step", path) for path in strays]
     for step in steps:
         damage += step_damage(step, store)
         done += sizes[step.folder]
@@ -50,21 +52,56 @@ def verify_store(store: Store, progress: Progress = lambda what, done, total: No
 
 
 def expel_damaged(store: Store, verified: Verification) -> tuple[list[str], list[Damage]]:
-    """Move the damaged steps to quarantine: what was moved where, and the damage that is left.
+    """Move what is damaged to quarantine: what was moved where, and the damage that is left.
 
-    Left is what no move mends: stray files, missing parents, records of a newer version, snapshots (a run has another)."""
-    harmed = [step for step in store.steps() if any(step.folder in damage.path.parents for damage in verified.damage)]
-    moved = {step.folder: told for step in harmed if _is_altered(step) and (told := store.expel(step.id))}
-    return list(moved.values()), [damage for damage in verified.damage if moved.keys().isdisjoint(damage.path.parents)]
+    With a step that is not what its id says goes everything that builds on it. Left is what no move mends, missing parents and
+    records of a newer version, and what a run is working on."""
+    store.prepare()
+    told = {path: _moved(store, path) for path in {damage.move: None for damage in verified.damage} if path is not None}
+    moved = [text for text in told.values() if text]
+    foreign = {damage.move.name for damage in verified.damage if damage.move and damage.foreign and told[damage.move]}
+    for step in _descendants(store, foreign):
+        with store.lock(step.id, lambda text: None):
+            moved.append(f"Step {step.id[:8]} builds on such a step. Moved to {store.quarantine(step.folder)}")
+    left = [damage for damage in verified.damage if damage.move is None or told[damage.move] is None]
+    return moved, [damage for damage in left if damage.path.parent.exists()]
 
 
-def _is_altered(step: StoredStep) -> bool:
+def _moved(store: Store, path: Path) -> str | None:
+    """If it is still damaged, and no run is at it."""
+    kind, id = path.relative_to(store.path).parts[:2]
+    if kind == "working":
+        with locked_if_free(store.path / kind / f"{id}.lock") as free:
+            found = list(_snapshot_damage(path)) if free else []
+            return f"{path} is damaged. Moved to {store.quarantine(path)}" if found else None
+    if not (store.path / kind / id).is_dir() or path.name != id:
+        return f"{path} is no file of a step. Moved to {store.quarantine(path)}"
+    with store.lock(id, lambda text: None):
+        found = [damage for damage in step_damage(store.step(id), store) if damage.move == path]
+        told = f"Step {id[:8]} is damaged: {found[0].path}: {found[0].reason}" if found else ""
+        return f"{told}. Moved to {store.quarantine(path)}" if found else None
+
+
+def _descendants(store: Store, ids: set[str]) -> list[StoredStep]:
+    """Whatever builds on these, as far as records can be read."""
+    children: dict[str | None, list[StoredStep]] = {}
+    for step in store.steps() if ids else ():
+        if not list(file_damage(step)) and record_problem(step) is None:
+            children.setdefault(step.parent, []).append(step)
+    found, new = [], [step for id in ids for step in children.get(id, [])]
+    while new:
+        found += new
+        new = [child for step in new for child in children.get(step.id, [])]
+    return found
+
+
+def _is_newer(step: StoredStep) -> bool:
     try:
-        step.verify()
+        _ = step.info
     except DamagedStep:
+        return False
+    except StoreError:
         return True
-    except StoreError:  # a newer schema
-        pass
     return False
 
 
@@ -73,10 +110,26 @@ def step_damage(step: StoredStep, store: Store) -> list[Damage]:
     damage, record = list(file_damage(step)), step.folder / "step.json"
     if {found.path.name for found in damage} & {"manifest.json", record.name}:
         return damage  # a record that cannot be read says nothing about parent and id
-    problem = record_problem(step)
-    if problem is None and step.parent is not None and step.parent not in store:
-        problem = f"its parent {step.parent[:8]} is not in the store"
-    return [*damage, Damage(record, problem)] if problem else damage
+    problem = record_problem(step) or lineage_problem(step, store)
+    if problem:
+        return [*damage, Damage(record, problem, None if _is_newer(step) else step.folder, foreign=True)]
+    if step.parent is not None and step.parent not in store:
+        return [*damage, Damage(record, f"its parent {step.parent[:8]} is not in the store")]
+    return damage
+
+
+def lineage_problem(step: StoredStep, store: Store) -> str | None:
+    """What is wrong with the parent or the network that a record names: it must be its specification's, or its parent's."""
+    named = step.info.get("network")
+    if step.parent is None:
+        return None if named == step.spec.network else f"its network is {named}, and its specification says {step.spec.network}"
+    parent = store.step(step.parent)
+    if step.parent not in store or record_problem(parent):
+        return None  # nothing to compare with
+    if parent.number + 1 != step.number:
+        return f"step {step.number} that builds on a step {parent.number}"
+    inherited = parent.info.get("network")
+    return None if named == inherited else f"its network is {named}, and its parent has {inherited}"
 
 
 def file_damage(step: StoredStep) -> Iterator[Damage]:
@@ -84,44 +137,30 @@ def file_damage(step: StoredStep) -> Iterator[Damage]:
     try:
         manifest = step.manifest
     except DamagedStep as error:
-        yield Damage(step.folder / error.file, error.reason)
+        yield Damage(step.folder / error.file, error.reason, step.folder)
         return
     for name in manifest:
         try:
-            step.verified(name)
+            step.check(name)
+            if name.removesuffix(".parquet") in ALL_TABLES:
+                step.table(name.removesuffix(".parquet"))  # type: ignore[arg-type]
         except DamagedStep as error:
             if name != STATE or not step.state_freed:
-                yield Damage(step.folder / error.file, error.reason)
+                yield Damage(step.folder / error.file, error.reason, step.folder)
     for path in sorted(step.folder.iterdir()):
         if path.name not in {*manifest, "manifest.json", FREED}:
-            yield Damage(path, "not in the manifest")
+            yield Damage(path, "not in the manifest", path)
 
 
-def record_problem(step: StoredStep, id: str | None = None) -> str | None:
-    """What is wrong with a record whose files are whole: it must be the one that its id (default: its folder) promises."""
-    id = id or step.id
+def record_problem(step: StoredStep) -> str | None:
+    """What is wrong with a record whose files are whole: it must be the one that its id promises."""
     try:
-        info = step.info
-        spec, digest = step.spec, info["data"]["digest"]
-        if info["id"] != id:
-            return f"it is the record of step {info['id']}"
-        if step.parent is not None and not ID.fullmatch(step.parent):
-            return f"{step.parent!r} is no id of a parent"
-        # An older form, with options left out that have a default by now, was identified by what it held then.
-        is_current = spec.model_dump(mode="json", exclude_none=True) == _without_none(info["spec"])
-        if is_current and (recomputed := step_id(step.parent, spec, digest)) != id:
-            return f"its specification, parent and data have the id {recomputed[:8]}"
+        _ = step.info
+    except DamagedStep as error:
+        return error.reason
     except StoreError as error:  # a newer schema, which is not ours to judge
         return str(error)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return f"no record of a step ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
     return None
-
-
-def _without_none(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    return value
 
 
 def _snapshots(store: Store) -> list[Path]:
@@ -130,11 +169,14 @@ def _snapshots(store: Store) -> list[Path]:
 
 def _snapshot_damage(path: Path) -> Iterator[Damage]:
     try:
-        content = path.read_bytes()
+        with open_regular(path, SNAPSHOT_BYTES) as file:
+            whole = matches_checksum(file)
+            size = file.tell()
     except FileNotFoundError:
         return  # its step has finished meanwhile
     except OSError as error:
-        yield Damage(path, error.strerror or str(error))
+        yield Damage(path, error.strerror or str(error), path)
         return
-    if without_checksum(content) is None:
-        yield Damage(path, f"{len(content)} bytes that do not match the checksum; a run goes on from the other snapshot")
+    if not whole:
+        reason = f"{size} bytes that do not match the checksum; a run goes on from the other snapshot"
+        yield Damage(path, reason, path)

@@ -8,13 +8,14 @@ lower position, or where noted to the stream.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from forgetscope.errors import SpecError
 from forgetscope.learning.candidates import Candidates
-from forgetscope.learning.plugins import load_named
+from forgetscope.learning.plugins import blaming_own_code, call_named, load_named
 
 Positions = NDArray[np.int64]
 Policy = Callable[[Candidates, int, np.random.Generator], ArrayLike]
@@ -103,11 +104,16 @@ FUNCTIONS: dict[str, Policy] = {
 }
 
 
-def choose(name: str, candidates: Candidates, quota: int, rng: np.random.Generator) -> Positions:
-    """Apply a policy by name, a user's own included, and check what it returns."""
-    policy = FUNCTIONS[name] if name in FUNCTIONS else load_named(name)
+@blaming_own_code()
+def choose(name: str, candidates: Candidates, quota: int, rng: np.random.Generator, source: str | None = None) -> Positions:
+    """Apply a policy by name, a user's own (the SHA-256 of its source) included, and check what it returns."""
+    policy = FUNCTIONS[name] if name in FUNCTIONS else partial(call_named, name, load_named(name, source))
     quota = min(quota, len(candidates))
-    chosen = np.asarray(policy(candidates, quota, rng))
+    returned = policy(candidates, quota, rng)
+    try:
+        chosen = np.asarray(returned)
+    except (TypeError, ValueError, RuntimeError):  # lists of different lengths, tensors that need a gradient
+        raise SpecError(f"policy {name} returned {type(returned).__name__}, expected {quota} whole numbers.") from None
     if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) != quota:
         raise SpecError(f"policy {name} returned {chosen.dtype} of shape {chosen.shape}, expected {quota} whole numbers.")
     if len(np.unique(chosen)) != quota or chosen.min() < 0 or chosen.max() >= len(candidates):

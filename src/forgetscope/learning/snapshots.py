@@ -16,7 +16,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from forgetscope.files import with_checksum, without_checksum
+from forgetscope.files import read_regular, with_checksum, without_checksum
+from forgetscope.stepfiles import SNAPSHOT_BYTES
 
 Writer = Callable[[Path, bytes], None]
 
@@ -73,7 +74,7 @@ def load_snapshot(folder: Path, damaged: Callable[[Path], None]) -> Snapshot | N
     found = []
     for path in (folder / "snapshot-0", folder / "snapshot-1"):
         try:
-            found.append(_load(path.read_bytes()))
+            found.append(_load(read_regular(path, SNAPSHOT_BYTES)))
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):

@@ -178,10 +178,11 @@ class _Builder:
         images = [by_class.get(id, []) for id in classes]
         sheet = self.sheets[position]
         if sheet is not None:
-            sheet.wanted += [chosen[:REHEARSED] for chosen in images]
+            count = len(sheet.data.train.labels)
+            sheet.wanted += [[image for image in chosen[:REHEARSED] if image < count] for chosen in images]
             for id in (*classes, *step.spec.classes):
-                if id not in sheet.thumbnails:
-                    sheet.thumbnails[id] = int(np.flatnonzero(sheet.data.train.labels == id)[0])
+                if id not in sheet.thumbnails and len(found := np.flatnonzero(sheet.data.train.labels == id)):
+                    sheet.thumbnails[id] = int(found[0])
         return {
             **_trajectories(step, classes),
             "accuracies": _accuracies(step, classes),
@@ -200,8 +201,8 @@ def _accuracies(step: StoredStep, classes: list[int]) -> list[list[float | None]
     while current is not None:
         table = current.table("classes")
         columns[current.spec.step - 1] = dict(zip(table["class_id"].to_pylist(), table["accuracy"].to_pylist(), strict=True))
-        parent = current.parent
-        current = store.step(parent) if parent is not None and parent in store else None
+        parent = store.step(current.parent) if current.parent is not None and current.parent in store else None
+        current = parent if parent is not None and parent.number + 1 == current.number else None
     return [[_maybe(column.get(id)) for column in columns] for id in classes]
 
 
@@ -210,6 +211,8 @@ def _trajectories(step: StoredStep, classes: list[int]) -> dict[str, Any]:
     probes = step.table("probes").select(["iteration", "class_id", *COEFFICIENTS]).to_pandas()
     if probes.empty:
         return {"iterations": []}
+    if not set(classes) <= set(probes["class_id"]):
+        raise step.damaged("probes.parquet", "no rows for some past classes of classes.parquet")
     sums = {}
     for name in COEFFICIENTS:
         sums[name] = probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False)[classes]

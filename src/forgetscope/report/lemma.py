@@ -15,10 +15,10 @@ from rich.text import Text
 
 from forgetscope.analysis.lemma import SMOOTHNESS, LemmaSummary, Verdicts, second_order
 from forgetscope.analysis.tabulation import records
-from forgetscope.files import told
+from forgetscope.outputs import writing_folder
 from forgetscope.report.ink import BLUE, GREEN, GREY, ORANGE, SMALL, printing, save
 from forgetscope.report.quantities import counted
-from forgetscope.report.results import rows_of
+from forgetscope.report.results import inert, rows_of
 from forgetscope.report.tables import make_table, plain, titled
 
 TERMS = {"descent": "descent", "sic": "SIC", "cic": "CIC", "nic": "NIC", "fourth": "fourth", "curvature_every": "curvature"}
@@ -87,16 +87,15 @@ def lemma_document(frame: pd.DataFrame, summary: LemmaSummary, options: dict[str
 
 def write_lemma(frame: pd.DataFrame, folder: Path) -> Path:
     """`lemma.csv` and `lemma.parquet` with all columns, `lemma.svg` and `lemma.png` with the figure."""
-    with told(folder), printing():
-        folder.mkdir(parents=True, exist_ok=True)
-        frame.to_csv(folder / "lemma.csv", index=False)
-        frame.to_parquet(folder / "lemma.parquet", index=False)
+    with writing_folder(folder) as building, printing():
+        inert(frame).to_csv(building / "lemma.csv", index=False)
+        frame.to_parquet(building / "lemma.parquet", index=False)
         figure = Figure(figsize=(6.8, 2.9), layout="constrained")
         left, right = figure.subplots(1, 2)
         _draw_bounds(left, frame)
         _draw_curvature(right, frame)
         for format in FORMATS:
-            with (folder / f"lemma.{format}").open("wb") as file:
+            with (building / f"lemma.{format}").open("wb") as file:
                 save(figure, file, format)
     return folder
 

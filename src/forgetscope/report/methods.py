@@ -14,6 +14,7 @@ from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.samples import Sample
 from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.truth import Truth
+from forgetscope.errors import SpecError
 from forgetscope.spec import toml_value
 from forgetscope.store import StoredStep
 
@@ -155,6 +156,7 @@ def _augmentation(options: Mapping[str, Any]) -> str:
 
 def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Recipe | None:
     name = f"{plan['id']}.toml"
+    shown = shlex.quote(name)
     if plan["kind"] in ("compare", "variants"):
         chosen = (
             f"--policies {shlex.quote(','.join(plan['policies']))}"
@@ -162,21 +164,24 @@ def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Reci
             else " ".join(f"--vary {shlex.quote(setting)}" for setting in plan["vary"])
         )
         return Recipe(
-            f"forgetscope {plan['kind']} {name} {chosen} --pairs {plan['pairs']} --store results", (name, plan["run"])
+            f"forgetscope {plan['kind']} {shown} {chosen} --pairs {plan['pairs']} --store results", (name, plan["run"])
         )
     text = str(plan["benchmark"])
-    spec = BenchmarkSpec(**tomllib.loads(text))
-    preset = spec.name in presets() and BenchmarkSpec.load(spec.name) == spec
-    source, needed = (spec.name, None) if preset else (name, (name, text))
+    preset = _preset(text)
+    source, needed = (shown, (name, text)) if preset is None else (preset, None)
     simulated, controlled = plan.get("simulated"), plan["kind"] == "controlled"
     if simulated and controlled:
         return None  # the command of its benchmark makes it too
     if simulated:
         again = [
-            p["runs"] for p in plans if p["kind"] == "controlled" and p["benchmark"] == text and p["simulated"] == simulated
+            p["runs"] for p in plans if p["kind"] == "controlled" and p["benchmark"] == text and p.get("simulated") == simulated
         ]
         usual = Truth().model_dump()
-        truth = "".join(f" --truth {name}={value:g}" for name, value in simulated["truth"].items() if value != usual[name])
+        truth = "".join(
+            f" --truth {shlex.quote(f'{name}={value:g}')}"
+            for name, value in simulated["truth"].items()
+            if value != usual.get(name)
+        )
         reruns = again[0] if again else 0
         return Recipe(
             f"forgetscope simulate {source} --seed {simulated['seed']} --reruns {reruns}{truth} --store results", needed
@@ -184,6 +189,15 @@ def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Reci
     if controlled:
         return Recipe(f"forgetscope controlled {source} --runs {plan['runs']} --store results", needed)
     return Recipe(f"forgetscope bench run {source} --store results", needed)
+
+
+def _preset(text: str) -> str | None:
+    """The preset that a recorded benchmark is, if it is one."""
+    try:
+        spec = BenchmarkSpec(**tomllib.loads(text))
+    except SpecError:  # it was recorded before there was such a limit
+        return None
+    return spec.name if spec.name in presets() and BenchmarkSpec.load(spec.name) == spec else None
 
 
 def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Recipe]:

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from forgetscope.analysis.printed import beside_paper
 from forgetscope.analysis.reading import Passage, passages
 from forgetscope.analysis.results import Analysis
-from forgetscope.errors import SpecError, StoreError
-from forgetscope.files import replace_durably, replacing, told
+from forgetscope.errors import StoreError
+from forgetscope.files import replacing, told
+from forgetscope.outputs import PDF, refuse_foreign_file, refuse_foreign_folder, writing_folder
 from forgetscope.report.figures import WIDTH, Drawing, drawings
 from forgetscope.report.ink import GREY, UNDATED, printing, save
 from forgetscope.report.latex import BESIDE, escaped, latex_beside, latex_document, latex_table, table_inputs
@@ -27,7 +28,6 @@ Format = Literal["pdf", "latex", "png"]
 Progress = Callable[[str, int, int], None]
 
 FORMATS: tuple[Format, ...] = get_args(Format)
-CAPTIONS, DOCUMENT = "captions.txt", "report.tex"  # what tells a folder that was written here
 
 
 def write_paper(
@@ -52,23 +52,22 @@ def write_paper(
         with told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         _write_pdf(analysis, found, path, progress)
-    elif format == "latex":
-        _write_latex(analysis, found, path, width, progress)
-    else:
-        _write_figures(found, path, ("png", "svg"), width, progress)
-        replace_durably(path / CAPTIONS, _captions(found).encode())
+        return path
+    with writing_folder(path) as building:
+        if format == "latex":
+            _write_latex(analysis, found, building, width, progress)
+        else:
+            _write_figures(found, building, ("png", "svg"), width, progress)
+            (building / "captions.txt").write_text(_captions(found), encoding="utf-8")
     return path
 
 
 def refuse_foreign(path: Path, format: Format) -> None:
-    """What is there and was not written here is left as it is."""
+    """Before results are computed, too: what is there and was not written here is left as it is."""
     if format == "pdf":
-        wrong, what = path.exists() and not _is_pdf(path), "is no PDF"
+        refuse_foreign_file(path, PDF, "PDF")
     else:
-        mark = DOCUMENT if format == "latex" else CAPTIONS
-        wrong, what = _is_foreign(path, mark), f"is no folder that was written here before: it has no {mark}"
-    if wrong:
-        raise SpecError(f"{path} is there and {what}; it is left as it is. Name another with -o.")
+        refuse_foreign_folder(path)
 
 
 def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progress: Progress) -> None:
@@ -114,16 +113,15 @@ def _write_passage(pages: Pages, passage: Passage) -> None:
 
 def _write_latex(analysis: Analysis, found: Sequence[Drawing], folder: Path, width: float, progress: Progress) -> None:
     _write_figures(found, folder / "figures", ("pdf",), width, progress)
-    with told(folder):
-        (folder / "tables").mkdir(exist_ok=True)
+    (folder / "tables").mkdir()
     for label, frame in analysis.tables.items():
-        replace_durably(folder / "tables" / f"{label}.tex", latex_table(label, frame).encode())
+        (folder / "tables" / f"{label}.tex").write_text(latex_table(label, frame), encoding="utf-8")
     beside = beside_paper(analysis.tables, analysis.collection)
     for label, frame in beside.items():
         compared = latex_beside(label, analysis.tables[label], frame)
-        replace_durably(folder / "tables" / f"{label}{BESIDE}.tex", compared.encode())
+        (folder / "tables" / f"{label}{BESIDE}.tex").write_text(compared, encoding="utf-8")
     body = "\n".join(_latex_body(analysis, found, beside))
-    replace_durably(folder / DOCUMENT, latex_document(body).encode())
+    (folder / "report.tex").write_text(latex_document(body), encoding="utf-8")
 
 
 def _latex_body(analysis: Analysis, found: Sequence[Drawing], compared: Collection[str]) -> Iterator[str]:
@@ -146,12 +144,11 @@ def _latex_body(analysis: Analysis, found: Sequence[Drawing], compared: Collecti
 def _write_figures(
     found: Sequence[Drawing], folder: Path, formats: Sequence[Literal["pdf", "svg", "png"]], width: float, progress: Progress
 ) -> None:
-    with told(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     for number, drawing in enumerate(found, start=1):
         figure = drawing.figure(width)
         for format in formats:
-            replace_durably(folder / f"{drawing.name}.{format}", _bytes(figure, format))
+            (folder / f"{drawing.name}.{format}").write_bytes(_bytes(figure, format))
         progress("figures", number, len(found))
 
 
@@ -178,17 +175,3 @@ def _title(analysis: Analysis) -> str:
 def _made(analysis: Analysis) -> str:
     coding = "sum-to-zero" if analysis.coding == "sum" else analysis.coding
     return f"forgetscope {version('forgetscope')}; {coding} coding of factors, {analysis.resamples:,} bootstrap resamples"
-
-
-def _is_pdf(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with told(path), path.open("rb") as file:
-        return file.read(5) == b"%PDF-"
-
-
-def _is_foreign(path: Path, mark: str) -> bool:
-    """Whether something is there that was not written here."""
-    if not path.is_dir():
-        return path.exists()
-    return not (path / mark).is_file() and any(path.iterdir())

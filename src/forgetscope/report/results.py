@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,41 @@ from rich.console import RenderableType
 from forgetscope.analysis.paper import TABLES
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.tabulation import records
-from forgetscope.files import told
+from forgetscope.outputs import writing_folder
 from forgetscope.report.latex import latex_document, latex_table, table_inputs
 from forgetscope.report.tables import make_table, titled
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how a formula begins
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def write_analysis(analysis: Analysis, folder: str | Path) -> Path:
     """`tables/`, `figures/` and `more/`, a CSV and a Parquet file each; tables also as LaTeX, with `tables.tex` for all."""
     folder = Path(folder)
-    with told(folder):
+    with writing_folder(folder, "--out") as building:
+        (building / "tables.tex").write_text(latex_document(table_inputs(analysis.tables)), encoding="utf-8")
         for part, frames in (("tables", analysis.tables), ("figures", analysis.figures), ("more", analysis.more)):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+            (building / part).mkdir()
             for label, frame in frames.items():
-                frame.to_csv(folder / part / f"{label}.csv", index=False)
-                frame.to_parquet(folder / part / f"{label}.parquet", index=False)
+                inert(frame).to_csv(building / part / f"{label}.csv", index=False)
+                frame.to_parquet(building / part / f"{label}.parquet", index=False)
         for label, frame in analysis.tables.items():
-            (folder / "tables" / f"{label}.tex").write_text(latex_table(label, frame), encoding="utf-8")
-        (folder / "tables.tex").write_text(latex_document(table_inputs(analysis.tables)), encoding="utf-8")
+            (building / "tables" / f"{label}.tex").write_text(latex_table(label, frame), encoding="utf-8")
     return folder
+
+
+def inert(frame: pd.DataFrame) -> pd.DataFrame:
+    """For a CSV file: texts that a spreadsheet would take for a formula begin with an apostrophe; numbers stay numbers."""
+    texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    return frame.assign(**{name: frame[name].map(_inert) for name in texts})
+
+
+def _inert(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    formula = value.startswith(FORMULAS) and not NUMBER.fullmatch(value)
+    # Python writes a carriage return without quotes, and what follows it would be a line, and a cell, of its own.
+    return f"{chr(39) * formula}{value}".replace("\r", "\n")
 
 
 def analysis_document(analysis: Analysis) -> dict[str, Any]:

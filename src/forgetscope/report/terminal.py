@@ -109,7 +109,8 @@ def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cac
         pixels = f"{data.shape[1]} x {data.shape[0]}"
         counts = (f"{len(data.classes)}", f"{len(data.train.labels):,}", f"{len(data.test.labels):,}")
         table.add_row(data.name, *counts, pixels, f"{size / 1e6:,.0f} MB")
-    remarks = ["glyphs: embedded, drawn when needed"]
+    remarks = [] if here else ["None yet. Add your own images with `forgetscope data add NAME PATH`, or use one of these:"]
+    remarks += ["glyphs: embedded, drawn when needed"]
     remarks += [f"{name}: {summary}; fetch it with `forgetscope data get {name}`" for name, summary in known.items()]
     return titled(f"Data sets in {cache}", table, *remarks)
 

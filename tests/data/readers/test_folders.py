@@ -1,13 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from forgetscope.data.readers.folders import from_arrays, read_folders, read_npz
+from forgetscope.data.readers.folders import read_folders
 from forgetscope.data.sources import Source
 from forgetscope.errors import DataError
 
@@ -59,56 +59,58 @@ def test_folders_that_do_not_fit(tmp_path: Path) -> None:
         read_folders(tmp_path / "empty")
 
 
-def arrays(**changes: Any) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    given = {
-        "train_images": rng.integers(256, size=(6, 8, 10, 3), dtype=np.uint8),
-        "train_labels": np.array([0, 1, 2, 0, 1, 2]),
-        "test_images": rng.integers(256, size=(3, 8, 10, 3), dtype=np.uint8),
-        "test_labels": np.array([0, 1, 2]),
-    }
-    return given | changes
+def test_what_is_passed_over_is_counted_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_images(tmp_path / "cat", 4)
+    write_images(tmp_path / "dog", 4)
+    write_images(tmp_path / "dog" / "brown" / "small", 2)
+    write_images(tmp_path / "dog" / ".thumbnails", 1)
+    write_images(tmp_path / ".git" / "x", 1)
+    (tmp_path / "cat" / "a.HEIC").touch()
+    (tmp_path / "cat" / "b.HEIC").touch()
+    (tmp_path / "cat" / "README").touch()
+    (tmp_path / "cat" / "._0.png").touch()
+    (tmp_path / "cat" / "gone.png").symlink_to("nowhere")
+    (tmp_path / "cat" / "again").symlink_to(tmp_path / "dog")
+    (tmp_path / "loose.png").touch()
+    os.mkfifo(tmp_path / "cat" / "pipe.png")
+    source = read_folders(tmp_path, 0.25)
+    assert np.bincount(source.train.labels).tolist() == [3, 4]
+    left, nested = source.remarks
+    for part in (
+        "2 .HEIC files (such as cat/",
+        "1 files without ending (such as cat/README)",
+        "1 hidden files (such as cat/._0.png)",
+        "2 broken links, pipes or devices (such as cat/",
+        "2 hidden or linked folders (such as ",
+        "2 beside the class folders (such as .git)",
+    ):
+        assert part in left
+    assert nested == (
+        "2 images lie in folders within a class's folder and count as images of that class, such as dog/brown/small/000.png."
+    )
 
 
-def test_npz_files_with_either_names(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", **arrays(), classes=np.array(["x", "y", "z"]))
-    source = read_npz(tmp_path / "a.npz")
-    assert source.classes == ("x", "y", "z")
-    assert (source.train.images == arrays()["train_images"]).all()  # type: ignore[union-attr]
-    renamed = {"x_train": "train_images", "y_train": "train_labels", "x_test": "test_images", "y_test": "test_labels"}
-    np.savez(tmp_path / "b.npz", **{new: arrays()[old] for new, old in renamed.items()})
-    assert read_npz(tmp_path / "b.npz").classes == ("0", "1", "2")
+def test_an_unreadable_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_images(tmp_path / "cat", 3)
+    write_images(tmp_path / "cat" / "secret", 3)
+    scan = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # modes do not bind root
+    source = read_folders(tmp_path, 0.4)
+    assert source.remarks == (f"Left out in {tmp_path}: 1 unreadable folders (such as cat/secret).",)
 
 
-def test_grey_arrays_become_rgb() -> None:
-    grey = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8)
-    for images in (grey, grey[..., None]):
-        source = from_arrays(images, [0, 1], images, [[0], [1]])
-        assert source.train.images.shape == (2, 8, 8, 3)  # type: ignore[union-attr]
-        assert source.test.labels.tolist() == [0, 1]
+def test_folders_that_are_not_used_are_told(tmp_path: Path) -> None:
+    for part in ("train", "test", "val", "extra"):
+        write_images(tmp_path / part / "cat", 1)
+    assert read_folders(tmp_path).remarks == (f"extra/, val/ beside train/ and test/ in {tmp_path}: not used.",)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"train_images": np.zeros((6, 8, 10, 3))}, "images are float64, expected uint8"),
-        ({"train_images": np.zeros((6, 8), np.uint8)}, r"images have shape \(6, 8\)"),
-        ({"train_labels": np.array([0.5] * 6)}, "labels are float64"),
-        ({"test_images": np.zeros((3, 9, 10, 3), np.uint8)}, r"training images are \(8, 10, 3\), test images \(9, 10, 3\)"),
-    ],
-)
-def test_arrays_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        from_arrays(**arrays(**changes))
-
-
-def test_npz_files_that_do_not_fit(tmp_path: Path) -> None:
-    np.savez(tmp_path / "few.npz", train_images=np.zeros(3))
-    with pytest.raises(DataError, match=r"has no array 'train_labels' \(or 'y_train'\); it has train_images"):
-        read_npz(tmp_path / "few.npz")
-    np.savez(tmp_path / "objects.npz", **arrays(train_labels=np.array([object()] * 6, dtype=object)))
-    with pytest.raises(DataError, match=r"cannot be read as a .npz file of plain arrays"):
-        read_npz(tmp_path / "objects.npz")
-    (tmp_path / "cut.npz").write_bytes((tmp_path / "few.npz").read_bytes()[:50])
-    with pytest.raises(DataError, match=r"cut.npz cannot be read"):
-        read_npz(tmp_path / "cut.npz")
+def test_a_device_is_no_folder() -> None:
+    with pytest.raises(DataError, match=r"/dev/zero is neither a file nor a folder. Name a folder of images, or a .npz file"):
+        read_folders(Path("/dev/zero"))

@@ -140,3 +140,26 @@ def test_archives_that_are_damaged_or_not_to_be_trusted(official: Path, tmp_path
         with pytest.raises(DataError, match=message):
             converted(tmp_path / "evil.zip", tmp_path)
     assert not (tmp_path / "converted").exists()
+
+
+def test_a_hundred_thousand_classes_take_no_time_and_more_are_refused(official: Path) -> None:
+    wnids = [*WNIDS, *(f"x{i}" for i in range(99_997))]
+    (official / "wnids.txt").write_text("\n".join(wnids))
+    (official / "words.txt").write_text("".join(f"{wnid}\tsame\n" for wnid in wnids))
+    assert read_tiny_imagenet(official).classes[0] == "same (n02)"
+    (official / "wnids.txt").write_text("\n".join([*wnids, "one-more"]))
+    with pytest.raises(DataError, match=r"wnids.txt: 100,001 classes, at most 100,000 are read"):
+        read_tiny_imagenet(official)
+
+
+def test_lists_are_text_of_a_bounded_length_that_names_each_class_once(official: Path) -> None:
+    (official / "wnids.txt").write_text("n01 n02 n01")
+    with pytest.raises(DataError, match=r"wnids.txt lists n01 twice"):
+        read_tiny_imagenet(official)
+    (official / "wnids.txt").write_bytes(b"n01 \xff")
+    with pytest.raises(DataError, match=r"wnids.txt is not text in UTF-8"):
+        read_tiny_imagenet(official)
+    with (official / "wnids.txt").open("wb") as file:
+        file.truncate(2**30)  # takes no room on disk
+    with pytest.raises(DataError, match=r"wnids.txt: 1,073,741,824 bytes, at most 16,777,216 are read"):
+        read_tiny_imagenet(official)

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from forgetscope.data.limits import MEMBER_BYTES
 from forgetscope.data.readers.archives import read_tar
 from forgetscope.data.readers.folders import read_folders
-from forgetscope.data.readers.parquet import read_split
-from forgetscope.data.readers.pickles import load_plain
-from forgetscope.data.sources import Source, Split
+from forgetscope.data.readers.parquet import parquet_files, read_split
+from forgetscope.data.readers.pickles import load_plain, read_uint8
+from forgetscope.data.sources import Source, Split, not_there, read_regular
 from forgetscope.errors import DataError
 
 # fmt: off
@@ -44,14 +45,14 @@ def read_cifar100(path: Path) -> Source:
     if path.is_file():
         contents = read_tar(path, {*BINARY, *PICKLED})
     elif path.is_dir():
-        if any(path.rglob("*.parquet")):
+        if parquet_files(path):
             return _read_parquet(path)
         inner = next((path / name for name in ("cifar-100-binary", "cifar-100-python") if (path / name).is_dir()), path)
         if (inner / "train").is_dir():
             return read_folders(inner)
-        contents = {name: (inner / name).read_bytes() for name in (*BINARY, *PICKLED) if (inner / name).is_file()}
+        contents = {name: read_regular(inner / name, MEMBER_BYTES) for name in (*BINARY, *PICKLED) if (inner / name).is_file()}
     else:
-        raise DataError(f"There is nothing at {path}. Name the archive or folder that holds CIFAR-100.")
+        raise not_there(path, "Name the archive or folder that holds CIFAR-100.")
     if any(name in contents for name in BINARY):
         return _read_binary(path, contents)
     if any(name in contents for name in PICKLED):
@@ -88,15 +89,22 @@ def _read_pickled(path: Path, contents: Mapping[str, bytes]) -> Source:
     for name in PICKLED:
         batch = load_plain(f"{path}, {name}", _required(path, contents, name))
         try:
-            data, fine, superclass = batch[b"data"], batch[b"fine_labels"], batch[b"coarse_labels"]
-            labels = np.array(fine, dtype=np.int64)
-            if data.dtype != np.uint8 or data.shape != (len(labels), PIXELS):
+            pixels, labels = batch[b"data"], _pickled_labels(batch[b"fine_labels"])
+            superclass = _pickled_labels(batch[b"coarse_labels"])
+            data = read_uint8(pixels)
+            if data.shape != (len(labels), PIXELS):
                 raise ValueError(f"data is {data.dtype} of shape {data.shape}")
-            coarse = np.array(superclass, dtype=np.int64) if name == PICKLED[0] else coarse
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            coarse = superclass if name == PICKLED[0] else coarse
+        except (KeyError, IndexError, TypeError, ValueError) as error:
             raise DataError(f"{path}: {name} is not a CIFAR-100 batch ({error}). Get it again.") from None
         splits.append(Split(labels, _images(data)))
     return Source(str(path), CLASSES, splits[0], splits[1], _superclasses(path, splits[0].labels, coarse))
+
+
+def _pickled_labels(labels: object) -> NDArray[np.int64]:
+    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
+        raise ValueError("labels are no list of small whole numbers")
+    return np.array(labels, dtype=np.int64)
 
 
 def _required(path: Path, contents: Mapping[str, bytes], name: str) -> bytes:
@@ -112,6 +120,8 @@ def _images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _superclasses(path: Path, fine: NDArray[np.int64], coarse: NDArray[np.int64]) -> tuple[str, ...]:
     """Each class's superclass, as the training images have it."""
+    if len(fine) != len(coarse):
+        raise DataError(f"{path}: {len(fine)} labels of classes, but {len(coarse)} of superclasses. Get it again.")
     of: dict[int, int] = dict(zip(fine.tolist(), coarse.tolist(), strict=True))
     known = (fine >= 0) & (fine < len(CLASSES)) & (coarse >= 0) & (coarse < len(SUPERCLASSES))
     if not known.all():

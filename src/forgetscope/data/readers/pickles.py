@@ -1,50 +1,210 @@
-"""Pickles that hold arrays and plain containers, and cannot run code."""
+"""CIFAR's pickles, read without Python's unpickler: bytes, text, numbers, lists, tuples and dicts are made, nothing else.
+
+A numpy array in a pickle is a recipe: calls of numpy's own functions, with a type and bytes that whoever wrote the file has
+chosen. Here a recipe stays one, a `Call` with its arguments; `read_uint8` checks it and makes an array of the bytes."""
 
 from __future__ import annotations
 
+import codecs
 import io
-import pickle
-from collections.abc import Callable
-from typing import Any
+import math
+import pickletools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
+from forgetscope.data.limits import MEMBER_BYTES, PICKLE_STEPS, check_limit
 from forgetscope.errors import DataError
+
+_NAMES = {
+    "numpy.core.multiarray _reconstruct": "reconstruct",
+    "numpy._core.multiarray _reconstruct": "reconstruct",
+    "numpy ndarray": "ndarray",
+    "numpy dtype": "dtype",
+    "_codecs encode": "encode",
+}
+# fmt: off
+_TEXT = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE"}
+_BYTES = {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "STRING"}
+_PYTHON_2_STRING = {"BINSTRING", "SHORT_BINSTRING"}
+_NUMBER = {"BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1"}
+_CONSTANT = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+_PUT, _GET = {"PUT", "BINPUT", "LONG_BINPUT"}, {"GET", "BINGET", "LONG_BINGET"}
+# fmt: on
+_OPERATIONS = {opcode.code.encode("latin1"): opcode for opcode in pickletools.opcodes}
+
+
+@dataclass
+class Call:
+    """What a pickle asks for, by name; never called."""
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+    state: Any = None
 
 
 def load_plain(name: str, data: bytes) -> Any:
-    """Unpickle numbers, strings, containers and numpy arrays; anything else is refused. Python 2 wrote keys as bytes."""
+    """What a pickle holds. Python 2 wrote its strings, keys among them, as bytes."""
+    check_limit(name, len(data), "bytes", MEMBER_BYTES)
     try:
-        return _PlainUnpickler(io.BytesIO(data), encoding="bytes").load()
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
+        return _Machine(name).run(data)
+    except DataError:
+        raise
     except Exception as error:  # a damaged pickle raises whatever its bytes happen to ask for
         raise DataError(f"{name} is damaged ({type(error).__name__}: {error}). Get it again.") from None
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Callable[..., Any]:
-        allowed = _ALLOWED.get((module, name))
-        if allowed is None:
-            raise DataError(
-                f"asks for {module}.{name}, but a data set needs only numpy arrays and plain containers. "
-                "Do not trust this file."
-            )
-        return allowed
+def read_uint8(value: Any) -> NDArray[np.uint8]:
+    """The array that a recipe describes, if it is one of bytes; ValueError says what it is instead."""
+    if not isinstance(value, Call) or value.name != "reconstruct" or not isinstance(value.state, tuple):
+        raise ValueError("data is no array")
+    _, shape, kind, fortran, content = value.state
+    if not isinstance(kind, Call) or kind.name != "dtype" or not isinstance(content, bytes):
+        raise ValueError("data is no array of plain numbers")
+    described = kind.arguments[0].decode("ascii") if isinstance(kind.arguments[0], bytes) else kind.arguments[0]
+    if described not in ("u1", "|u1") or fortran:
+        raise ValueError("data is not uint8, row by row")
+    if not isinstance(shape, tuple) or not all(type(side) is int and 0 <= side <= MEMBER_BYTES for side in shape):
+        raise ValueError("data has no shape")
+    if math.prod(shape) != len(content):
+        raise ValueError(f"data has {len(content)} bytes and the shape {shape}")
+    return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def _encode_latin1(text: str, encoding: str) -> bytes:
-    """How Python 3 pickles bytes for old protocols."""
+def _operations(data: bytes) -> Iterator[tuple[str, Any]]:
+    """Name and argument of each: pickletools.genops, but for STRING, which that takes for ASCII."""
+    stream = io.BytesIO(data)
+    while code := stream.read(1):
+        if code not in _OPERATIONS:
+            raise ValueError(f"unknown operation {code!r}")
+        opcode = _OPERATIONS[code]
+        if opcode.name == "STRING":
+            yield opcode.name, _quoted(stream)
+        else:
+            yield opcode.name, opcode.arg.reader(stream) if opcode.arg else None
+
+
+def _quoted(stream: BinaryIO) -> bytes:
+    """A line with a string as Python 2's repr wrote it: in protocol 0 the pixels of all images are one."""
+    line = stream.readline()
+    if len(line) < 3 or line[:1] not in (b"'", b'"') or line[-2:] != line[:1] + b"\n":
+        raise ValueError("a string without quotes")
+    return codecs.escape_decode(memoryview(line)[1:-2])[0]  # a view: the line may have hundreds of megabytes
+
+
+class _Machine:
+    """Pickle's stack machine, as far as such files need it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+
+    def run(self, data: bytes) -> Any:
+        for step, (kind, argument) in enumerate(_operations(data), 1):
+            check_limit(self.name, step, "steps of a pickle", PICKLE_STEPS)
+            if kind == "STOP":
+                return self.stack.pop()
+            if not (self.literal(kind, argument) or self.memory(kind, argument) or self.build(kind, argument)):
+                raise self.refusal(f"the operation {kind}")
+        raise ValueError("it has no end")
+
+    def refusal(self, what: str) -> DataError:
+        return DataError(
+            f"{self.name} asks for {what}, but a data set needs only numpy arrays and plain containers. Do not trust this file."
+        )
+
+    def literal(self, kind: str, argument: Any) -> bool:
+        """A value that stands in the pickle as it is."""
+        if kind in _NUMBER or kind in _TEXT or kind in _BYTES:
+            self.stack.append(argument)
+        elif kind in _PYTHON_2_STRING:
+            self.stack.append(argument.encode("latin1"))
+        elif kind in _CONSTANT:
+            self.stack.append(_CONSTANT[kind])
+        elif kind in ("EMPTY_LIST", "EMPTY_DICT"):
+            self.stack.append([] if kind == "EMPTY_LIST" else {})
+        elif kind == "MARK":
+            self.marks.append(len(self.stack))
+        else:
+            return kind in ("PROTO", "FRAME")
+        return True
+
+    def memory(self, kind: str, argument: Any) -> bool:
+        if kind in _PUT or kind == "MEMOIZE":
+            self.memo[len(self.memo) if kind == "MEMOIZE" else argument] = self.stack[-1]
+        elif kind in _GET:
+            self.stack.append(self.memo[argument])
+        else:
+            return False
+        return True
+
+    def build(self, kind: str, argument: Any) -> bool:
+        """What takes from the stack."""
+        if kind in ("TUPLE", "LIST", "DICT"):
+            items = self.marked()
+            self.stack.append(tuple(items) if kind == "TUPLE" else items if kind == "LIST" else _filled({}, items))
+        elif kind in ("TUPLE1", "TUPLE2", "TUPLE3"):
+            self.stack.append(tuple(self.popped(int(kind[-1]))))
+        elif kind in ("APPEND", "APPENDS"):
+            items = self.popped(1) if kind == "APPEND" else self.marked()
+            _expect(self.stack[-1], list).extend(items)
+        elif kind in ("SETITEM", "SETITEMS"):
+            items = self.popped(2) if kind == "SETITEM" else self.marked()
+            _filled(_expect(self.stack[-1], dict), items)
+        elif kind in ("GLOBAL", "STACK_GLOBAL"):
+            self.stack.append(self.named(argument if kind == "GLOBAL" else " ".join(self.popped(2))))
+        elif kind == "REDUCE":
+            function, arguments = self.popped(2)
+            self.stack.append(_called(_expect(function, Call), _expect(arguments, tuple)))
+        elif kind == "BUILD":
+            (state,) = self.popped(1)
+            _expect(self.stack[-1], Call).state = state
+        else:
+            return False
+        return True
+
+    def named(self, name: str) -> Call:
+        if name not in _NAMES:
+            raise self.refusal(name.replace(" ", "."))
+        return Call(_NAMES[name])
+
+    def popped(self, count: int) -> list[Any]:
+        if len(self.stack) - (self.marks[-1] if self.marks else 0) < count:
+            raise ValueError("its stack is empty")
+        items = self.stack[-count:]
+        del self.stack[-count:]
+        return items
+
+    def marked(self) -> list[Any]:
+        start = self.marks.pop()
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
+
+def _called(function: Call, arguments: tuple[Any, ...]) -> Any:
+    if function.name != "encode":
+        return Call(function.name, arguments)
+    text, encoding = arguments  # how Python 3 pickles bytes for old protocols
     if encoding not in ("latin1", "latin-1"):
-        raise DataError(f"asks for the encoding {encoding!r}. Do not trust this file.")
-    return text.encode("latin1")
+        raise ValueError("it asks for another encoding than latin1")
+    return _expect(text, str).encode("latin1")
 
 
-_reconstruct: Any = np.zeros(0).__reduce__()[0]  # numpy's own, wherever this version keeps it
-_ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("_codecs", "encode"): _encode_latin1,
-}
+def _filled(target: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        if not isinstance(key, (str, bytes, int)):  # hashing what is nested deeply would overflow the stack
+            raise ValueError(f"a key is a {type(key).__name__}")
+        target[key] = value
+    return target
+
+
+def _expect(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"found a {type(value).__name__} instead of a {kind.__name__}")
+    return value

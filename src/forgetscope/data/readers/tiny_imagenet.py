@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from forgetscope.data.limits import IMAGES, TEXT_BYTES, check_classes, check_limit
 from forgetscope.data.readers.archives import zip_members
-from forgetscope.data.readers.parquet import class_names, read_split
-from forgetscope.data.sources import Chunk, FileChunk, Source, Split, ZipChunk, in_chunks, read_member
+from forgetscope.data.readers.parquet import class_names, parquet_files, read_split
+from forgetscope.data.sources import (
+    Chunk,
+    FileChunk,
+    Source,
+    Split,
+    ZipChunk,
+    in_chunks,
+    not_there,
+    open_regular,
+    read_member,
+    read_regular,
+)
 from forgetscope.errors import DataError
 
-ReadText = Callable[[str], str]
+ReadBytes = Callable[[str], bytes]
+ZIP_CHUNKS = 64  # each reads the archive's directory again
 
 
 def read_tiny_imagenet(path: Path) -> Source:
@@ -21,17 +36,19 @@ def read_tiny_imagenet(path: Path) -> Source:
     if path.is_file():
         return _read_zip(path)
     if not path.is_dir():
-        raise DataError(f"There is nothing at {path}. Name the archive or folder that holds Tiny-ImageNet.")
-    if any(path.rglob("*.parquet")):
+        raise not_there(path, "Name the archive or folder that holds Tiny-ImageNet.")
+    if parquet_files(path):
         return _read_parquet(path)
     root = path / "tiny-imagenet-200" if (path / "tiny-imagenet-200").is_dir() else path
-    members = [file.relative_to(root).as_posix() for file in root.rglob("*") if file.is_file()]
-
-    def text(name: str) -> str:
-        return (root / name).read_text(encoding="utf-8")
-
+    members = []
+    for folder, _, files in os.walk(root):
+        members += [Path(folder, name).relative_to(root).as_posix() for name in files if Path(folder, name).is_file()]
+        check_limit(str(path), len(members), "files", IMAGES)
     return _read_official(
-        str(path), members, text, lambda names: [FileChunk(tuple(root / name for name in part)) for part in in_chunks(names)]
+        str(path),
+        members,
+        lambda name: read_regular(root / name, TEXT_BYTES),
+        lambda names: [FileChunk(tuple(root / name for name in part)) for part in in_chunks(names)],
     )
 
 
@@ -40,25 +57,39 @@ def _read_zip(path: Path) -> Source:
     prefix = next((str(PurePosixPath(name).parent) for name in names if PurePosixPath(name).name == "wnids.txt"), ".")
     prefix = "" if prefix == "." else f"{prefix}/"
     members = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    size = max(500, len(members) // ZIP_CHUNKS)
 
-    def text(name: str) -> str:
-        with zipfile.ZipFile(path) as archive:
-            return read_member(archive, prefix + name).decode("utf-8")
+    def content(name: str) -> bytes:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            return read_member(path, archive, prefix + name, TEXT_BYTES)
 
     return _read_official(
-        str(path), members, text, lambda names: [ZipChunk(path, tuple(prefix + n for n in part)) for part in in_chunks(names)]
+        str(path),
+        members,
+        content,
+        lambda names: [ZipChunk(path, tuple(prefix + name for name in part)) for part in in_chunks(names, size)],
     )
 
 
 def _read_official(
-    origin: str, members: Sequence[str], text: ReadText, chunks: Callable[[Sequence[str]], Sequence[Chunk]]
+    origin: str, members: Sequence[str], content: ReadBytes, chunks: Callable[[Sequence[str]], Sequence[Chunk]]
 ) -> Source:
     """wnids.txt orders the classes, words.txt names them, val_annotations.txt labels the test images."""
     present = set(members)
     for name in ("wnids.txt", "val/val_annotations.txt"):
         if name not in present:
             raise DataError(f"{origin} has no {name}: it is not Tiny-ImageNet in the official layout, or a part is missing.")
+
+    def text(name: str) -> str:
+        try:
+            return content(name).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{origin}: {name} is not text in UTF-8 ({error}). Get it again.") from None
+
     wnids = text("wnids.txt").split()
+    check_classes(f"{origin}, wnids.txt", len(wnids))
+    if twice := [wnid for wnid, count in Counter(wnids).items() if count > 1]:
+        raise DataError(f"{origin}: wnids.txt lists {twice[0]} twice. Get it again.")
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
     train: list[list[str]] = [[] for _ in wnids]
     for name in sorted(members):
@@ -99,7 +130,8 @@ def _class_names(wnids: Sequence[str], words: str) -> tuple[str, ...]:
     lines = (line.split("\t", 1) for line in words.splitlines() if "\t" in line)
     first = {wnid: synonyms.split(",")[0].strip() for wnid, synonyms in lines}
     names = [first.get(wnid, wnid) for wnid in wnids]
-    return tuple(f"{name} ({wnid})" if names.count(name) > 1 else name for name, wnid in zip(names, wnids, strict=True))
+    uses = Counter(names)
+    return tuple(f"{name} ({wnid})" if uses[name] > 1 else name for name, wnid in zip(names, wnids, strict=True))
 
 
 def _read_parquet(folder: Path) -> Source:

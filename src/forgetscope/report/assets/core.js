@@ -84,8 +84,12 @@ function save(name, text, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+// A text that a spreadsheet would take for a formula begins with an apostrophe; numbers stay numbers.
+const inert = (text) => (/^[=+\-@\t\r]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? `'${text}` : text);
+
 function csv(columns) {
-  const cell = (value) => (value === null ? "" : /[",\n\r]/.test(String(value)) ? `"${String(value).replace(/"/g, '""')}"` : String(value));
+  const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+  const cell = (value) => (value === null ? "" : quoted(typeof value === "string" ? inert(value) : String(value)));
   const names = Object.keys(columns);
   const lines = Array.from({ length: lengthOf(columns) }, (_, i) => names.map((name) => cell(columns[name][i])).join(","));
   return `${names.join(",")}\n${lines.join("\n")}${lines.length ? "\n" : ""}`;

@@ -1,0 +1,81 @@
+"""The standard streams as a command may find them: closed, on a full disk, or without the characters that results have."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+
+from forgetscope.errors import WriteError
+
+OUTPUT, MESSAGES = 1, 2  # file descriptors
+SUBSTITUTES = {"ρ": "r", "–": "-", "−": "-", "…": "~", "\u202f": " ", "±": "+-"}  # of our tables; of one width, if it can be
+
+
+def mend_streams() -> None:
+    """Make the standard streams fit for use. Before anything is opened: it would take the number of a closed one."""
+    for descriptor in (0, OUTPUT, MESSAGES):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # the lowest free number is this one; as output it can only be read, so that what is lost is noticed
+            os.open(os.devnull, os.O_WRONLY if descriptor == MESSAGES else os.O_RDONLY)
+    codecs.register_error("substitute", _substitute)
+    for name, made in (("stdout", _Output), ("stderr", _Messages)):
+        found = getattr(sys, name)  # None, if it was closed
+        setattr(sys, name, made(getattr(found, "encoding", None) or "utf-8"))
+
+
+class _Stream(io.TextIOWrapper):
+    descriptor: int
+
+    def __init__(self, encoding: str) -> None:
+        buffer = open(self.descriptor, "wb", closefd=False)  # noqa: SIM115
+        super().__init__(buffer, encoding, "substitute", line_buffering=self.descriptor == MESSAGES or buffer.isatty())
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            self._refused(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self._refused(error)
+
+    def _refused(self, error: OSError) -> None:
+        """What is left in buffers goes nowhere, without further complaints."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.descriptor)
+        os.close(nowhere)
+
+
+class _Output(_Stream):
+    """Standard output: a command whose results are lost has failed."""
+
+    descriptor = OUTPUT
+
+    def _refused(self, error: OSError) -> None:
+        super()._refused(error)
+        if isinstance(error, BrokenPipeError):
+            raise error  # the reader has seen enough, as in `| head`: the command ends without a word
+        raise WriteError(
+            f"Cannot write to standard output: {error.strerror}. What was to be printed is not complete."
+        ) from None
+
+
+class _Messages(_Stream):
+    """Standard error: nobody who listens is no reason to stop what is being said."""
+
+    descriptor = MESSAGES
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    """For terminals that know ASCII alone: a likeness, or an escape."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = error.object[error.start : error.end]
+    return "".join(SUBSTITUTES.get(c) or c.encode("ascii", "backslashreplace").decode() for c in found), error.end

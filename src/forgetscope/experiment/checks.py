@@ -1,0 +1,74 @@
+"""What would go wrong in some step of a plan, found before the first one starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from forgetscope.data.images import DataSet
+from forgetscope.errors import SpecError
+from forgetscope.experiment.settings import check_precision
+from forgetscope.learning.networks import build_network, check_features
+from forgetscope.learning.plugins import blaming_own_code
+from forgetscope.spec import StepSpec
+
+
+@blaming_own_code()
+def check_steps(steps: Iterable[tuple[StepSpec, int]], data: DataSet, device: torch.device | None) -> None:
+    """Each step with the number of its past classes. device: None where others than this machine's compute."""
+    listed = list(steps)
+    _check_rehearsal(listed)
+    if device is not None:
+        for spec in {spec.training.precision: spec for spec, _ in listed}.values():
+            check_precision(device, spec)
+    _check_networks([spec for spec, _ in listed if spec.network is not None], data)
+
+
+def _check_rehearsal(steps: Sequence[tuple[StepSpec, int]]) -> None:
+    for spec, past in sorted(steps, key=lambda step: -step[1]):  # so that the remedy serves all of them
+        if spec.rehearsal is None:
+            continue
+        memory = spec.rehearsal.memory
+        if memory is not None and memory < past:
+            raise SpecError(
+                f"memory = {memory} images cannot hold one of each of the {past} past classes of step {spec.step}. "
+                f"Use at least {past}. Nothing was started."
+            )
+        if spec.rehearsal.policy == "boundary" and past == 1:
+            raise SpecError(
+                "policy = 'boundary' needs two classes to have a boundary between, and the first step has one. "
+                "Give it more classes, or use another policy. Nothing was started."
+            )
+
+
+def _check_networks(first_steps: Sequence[StepSpec], data: DataSet) -> None:
+    """Of each network once: it takes images of this size and, where a batch would have a single image, that one too."""
+    sizes = np.bincount(data.train.labels, minlength=len(data.classes))
+    images = torch.from_numpy(np.array(data.train.images[:2])).permute(0, 3, 1, 2).float() / 255
+    seen = dict[tuple[str | None, str | None, bool], tuple[StepSpec, int]]()
+    for spec in first_steps:
+        used = sum(int(size) - round((spec.training.validation or 0.0) * int(size)) for size in sizes[list(spec.classes)])
+        alone = spec.training.sampling == "reshuffled-short" and used % spec.training.batch == 1
+        seen.setdefault((spec.network, spec.network_source, alone), (spec, used))
+    for (_, _, alone), (spec, used) in seen.items():
+        _check_network(spec, images, used if alone else None)
+
+
+def _check_network(spec: StepSpec, images: Tensor, alone: int | None) -> None:
+    """alone: of how many images one would be left for a batch of its own."""
+    network = build_network(str(spec.network), len(spec.classes), None, spec.network_source)
+    check_features(str(spec.network), network, images)
+    if alone is None:
+        return
+    try:
+        with torch.no_grad():
+            network.train()(images[:1])
+    except ValueError as error:  # BatchNorm, where one image has one value per channel
+        raise SpecError(
+            f"network = {spec.network!r} cannot learn from one image alone ({error}), and sampling = 'reshuffled-short' would "
+            f"leave it one: {alone} images in batches of first_batch = {spec.training.batch}. "
+            "Use another first_batch or sampling. Nothing was started."
+        ) from None
