@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from forgetscope.analysis.bootstrap import bca
-from forgetscope.analysis.mixed import fit, leave_one_out, moments
-from forgetscope.analysis.ranks import partial_spearman
+from forgetscope.analysis.statistics.bootstrap import bca
+from forgetscope.analysis.statistics.mixed_models import fit, leave_one_out, moments
+from forgetscope.analysis.statistics.rank_correlation import partial_spearman
 from interleaved import Rounds
 
 Array = NDArray[np.float64]

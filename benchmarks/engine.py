@@ -20,7 +20,6 @@ from forgetscope.benchmark.costs import estimate, step_work
 from forgetscope.benchmark.plans import Plan, benchmark_plan
 from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.cli.progress import watch_plan
 from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Dispatch
 from forgetscope.engines.local import LocalEngine
@@ -30,6 +29,7 @@ from forgetscope.engines.work import Work
 from forgetscope.experiment.chain import run_chain
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.experiment.stopping import Stop
+from forgetscope.progress import watch_plan
 from forgetscope.store import Store
 from interleaved import Rounds, seconds
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import forgetscope as fs
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.report.explorer import IMAGE_BYTES
+from forgetscope.report.pages.explorer import IMAGE_BYTES
 from forgetscope.store import Store
 
 OPENINGS = 7

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forgetscope.data.images import DataSet
     from forgetscope.data.library import load_data
     from forgetscope.measuring.probe import Probe
-    from forgetscope.report.papers import write_paper
+    from forgetscope.report.typeset.papers import write_paper
     from forgetscope.spec import RunSpec
 
     __version__: str
@@ -63,7 +63,7 @@ _HOMES = {
     "get_data": "forgetscope.data.acquisition",
     "load_data": "forgetscope.data.library",
     "open_experiment": "forgetscope.analysis.experiments",
-    "write_paper": "forgetscope.report.papers",
+    "write_paper": "forgetscope.report.typeset.papers",
 }
 
 
@@ -83,9 +83,9 @@ def run(
 
     `channels_last` is the memory layout, `compile` trains through torch.compile: recorded, and without effect on the id."""
     from forgetscope.analysis.experiments import Experiment
-    from forgetscope.cli.progress import watch
     from forgetscope.experiment import run_experiment
     from forgetscope.experiment.stopping import Stop, on_signals
+    from forgetscope.progress import watch
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
@@ -121,7 +121,7 @@ def write_report(
     from forgetscope.data.library import recorded_data, recorded_strips
     from forgetscope.files import replace_durably
     from forgetscope.outputs import PAGE, refuse_foreign_file
-    from forgetscope.report.explorer import explore, explore_chain
+    from forgetscope.report.pages.explorer import explore, explore_chain
 
     path = Path(path)
     refuse_foreign_file(path, PAGE, "page")
@@ -130,13 +130,13 @@ def write_report(
             f"fs.write_report shows what fs.run, open_experiment or analyse returned, not a {type(shown).__name__}."
         )
     if isinstance(shown, Experiment):
-        from forgetscope.report.page import render_page
+        from forgetscope.report.pages.experiment import render_page
 
         strips = recorded_strips(shown.data, shown.classes["class_id"].unique().tolist())
         page = render_page(shown, strips, explore_chain(shown.steps, recorded_data))
     else:
-        from forgetscope.report.benchmark_page import render_benchmark
-        from forgetscope.report.provenance import provenance_of
+        from forgetscope.report.pages.benchmark import render_benchmark
+        from forgetscope.report.pages.provenance import provenance_of
 
         page = render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))
     try:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from forgetscope.analysis.cache import kept_for
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.analysis.index import glance
+from forgetscope.analysis.inputs.cache import kept_for
 from forgetscope.analysis.results import analyse
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import forgetscope as fs
-from forgetscope.analysis.paper import FIGURES, TABLES
+from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
 from forgetscope.analysis.results import MORE, Analysis
 from forgetscope.cli.app import app
 from forgetscope.errors import SpecError

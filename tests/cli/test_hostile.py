@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 from conftest import TINY
 from forgetscope.characters import visible
 from forgetscope.cli.app import app
-from forgetscope.cli.progress import watch
 from forgetscope.data.acquisition import add_arrays
 from forgetscope.experiment import run_experiment
-from forgetscope.report.tables import make_table, titled
+from forgetscope.progress import watch
+from forgetscope.report.terminal.tables import make_table, titled
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 

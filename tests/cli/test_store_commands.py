@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from forgetscope.cli import progress
+from forgetscope import progress
 from forgetscope.cli.app import app
-from forgetscope.report import storage
+from forgetscope.report.terminal import storage
 from forgetscope.store import STATE, Store
 
 COMMANDS = ("list", "verify", "gc", "export", "import", "sql")

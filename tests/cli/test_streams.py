@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TINY
-from forgetscope.cli.progress import watch
+from forgetscope.progress import watch
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 

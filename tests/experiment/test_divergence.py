@@ -12,15 +12,15 @@ import pytest
 from rich.console import Console
 
 from conftest import TINY
-from forgetscope.analysis.comparison import compare_policies
 from forgetscope.analysis.experiments import Experiment, overview
 from forgetscope.analysis.index import glance
+from forgetscope.analysis.questions.policies import compare_policies
 from forgetscope.errors import Diverged, StoreError
 from forgetscope.experiment import run_experiment
 from forgetscope.experiment import step as step_module
 from forgetscope.learning.rsgd import Divergence
-from forgetscope.report.page import render_page
-from forgetscope.report.terminal import overview_view, store_view
+from forgetscope.report.pages.experiment import render_page
+from forgetscope.report.terminal.experiments import overview_view, store_view
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser
 
-from forgetscope.report.packing import asset
+from forgetscope.report.pages.packing import asset
 from forgetscope.report.results import inert
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]

@@ -29,14 +29,14 @@ IMPORTS = (
     "safetensors.torch",
     "scipy.stats",
     "forgetscope.cli.app",
-    "forgetscope.cli.progress",
+    "forgetscope.progress",
     "forgetscope.analysis.experiments",
     "forgetscope.data.glyphs",
     "forgetscope.experiment",
     "forgetscope.housekeeping.exchange",
     "forgetscope.housekeeping.verification",
-    "forgetscope.report.storage",
-    "forgetscope.report.terminal",
+    "forgetscope.report.terminal.storage",
+    "forgetscope.report.terminal.experiments",
     "rich.console",
 )
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from forgetscope.analysis.moments import EARLY, moment, since
-from forgetscope.analysis.paper import MODEL, THREE
-from forgetscope.analysis.samples import Sample
-from forgetscope.analysis.tabulation import matching, records
+from forgetscope.analysis.inputs.samples import Sample
+from forgetscope.analysis.inputs.training_shares import EARLY, moment, since
+from forgetscope.analysis.paper.descriptions import MODEL, THREE
+from forgetscope.analysis.paper.tables import matching, records
 
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis

@@ -16,12 +16,12 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from forgetscope.analysis.cache import kept_for, make_folder
 from forgetscope.analysis.experiments import Experiment, StepSummary, summarise
+from forgetscope.analysis.inputs.cache import kept_for, make_folder
 from forgetscope.errors import StoreError
 from forgetscope.files import read_regular, replace_soon
-from forgetscope.stepfiles import limit_of
 from forgetscope.store import LeftOut, Store, StoredStep, chains_of
+from forgetscope.store.stepfiles import limit_of
 
 VERSION = 2  # of what an entry holds
 LEFT_OUT = ("history",)  # of step.json: long, and no part of a glance

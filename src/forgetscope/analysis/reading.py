@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from forgetscope.analysis.headline import headlines
-from forgetscope.analysis.tabulation import matching, records
+from forgetscope.analysis.paper.tables import matching, records
 
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis

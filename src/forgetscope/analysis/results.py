@@ -11,23 +11,23 @@ from typing import get_args
 
 import pandas as pd
 
-from forgetscope.analysis.advice import counted, left_out, missing, sample_sizes
-from forgetscope.analysis.anova import Coding
-from forgetscope.analysis.cache import Cache, kept_for, make_folder
-from forgetscope.analysis.claims import answers
-from forgetscope.analysis.contrasts import comparisons
-from forgetscope.analysis.figures import boxes, earliness, figures, over_time
-from forgetscope.analysis.foresight import calibration, early_warning, flagged
-from forgetscope.analysis.joint import JointModels
-from forgetscope.analysis.measured import partial_sums, read_steps
-from forgetscope.analysis.paper import FIGURES, TABLES
-from forgetscope.analysis.pooling import Spreads
+from forgetscope.analysis.inputs.cache import Cache, kept_for, make_folder
+from forgetscope.analysis.inputs.measured_steps import partial_sums, read_steps
+from forgetscope.analysis.inputs.samples import Collection, collect
+from forgetscope.analysis.paper.claims import answers
+from forgetscope.analysis.paper.contrasts import comparisons
+from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
+from forgetscope.analysis.paper.figures import boxes, earliness, figures, over_time
+from forgetscope.analysis.paper.joint_model import JointModels
+from forgetscope.analysis.paper.tables import Tabulation, estimate_of, matching, records
+from forgetscope.analysis.paper.verdicts import claim_frames
+from forgetscope.analysis.questions.advice import counted, left_out, missing, sample_sizes
+from forgetscope.analysis.questions.foresight import calibration, early_warning, flagged
+from forgetscope.analysis.questions.suffering import class_forgetting
 from forgetscope.analysis.reading import reading_lines
-from forgetscope.analysis.samples import Collection, collect
-from forgetscope.analysis.statistics import Estimate
-from forgetscope.analysis.suffering import class_forgetting
-from forgetscope.analysis.tabulation import Tabulation, estimate_of, matching, records
-from forgetscope.analysis.verdicts import claim_frames
+from forgetscope.analysis.statistics.anova import Coding
+from forgetscope.analysis.statistics.estimates import Estimate
+from forgetscope.analysis.statistics.pooling import Spreads
 from forgetscope.errors import SpecError
 from forgetscope.spec import nearest
 from forgetscope.store import Store

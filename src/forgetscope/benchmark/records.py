@@ -26,8 +26,8 @@ from forgetscope.benchmark.shards import Shard
 from forgetscope.benchmark.space import Partition
 from forgetscope.errors import DamagedPlan
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
-from forgetscope.stepfiles import PLAN_BYTES, STEPS, Count, Id, Text, first_problem, strict_json
 from forgetscope.store import LeftOut, Store
+from forgetscope.store.stepfiles import PLAN_BYTES, STEPS, Count, Id, Text, first_problem, strict_json
 
 SCHEMA = 1
 PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")

@@ -31,7 +31,7 @@ from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec, step_id
 from forgetscope.store import StepRecord, Store, TableName
-from forgetscope.tables import (
+from forgetscope.store.tables import (
     ClassFacts,
     Indices,
     Measurements,

@@ -40,8 +40,8 @@ def analyse(
 
     Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
     from forgetscope.analysis.results import CODINGS, analyse
-    from forgetscope.cli.progress import counting
     from forgetscope.outputs import refuse_foreign_folder
+    from forgetscope.progress import counting
     from forgetscope.report.results import analysis_document, table_view, write_analysis
     from forgetscope.spec import nearest
 

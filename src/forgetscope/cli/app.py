@@ -130,12 +130,13 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a store holds, and the classes of one experiment."""
-    from forgetscope.analysis.comparison import compare_policies
     from forgetscope.analysis.experiments import overview, pick
     from forgetscope.analysis.index import glance
+    from forgetscope.analysis.questions.policies import compare_policies
     from forgetscope.benchmark.records import recorded_plans, recorded_reruns
-    from forgetscope.cli.progress import counting
-    from forgetscope.report import document, terminal
+    from forgetscope.progress import counting
+    from forgetscope.report import document
+    from forgetscope.report.terminal import experiments as terminal
     from forgetscope.store import Store
 
     opened, left_out = Store.existing(store), LeftOut()
@@ -193,8 +194,8 @@ def report(
         raise SpecError("A page has the width of its window: --width is for latex and png.")
     import forgetscope
     from forgetscope.analysis.experiments import open_experiment
-    from forgetscope.cli.progress import counting
     from forgetscope.outputs import PAGE, refuse_foreign_file
+    from forgetscope.progress import counting
     from forgetscope.store import Store
 
     path = output or Path("report.html")
@@ -253,6 +254,6 @@ def _run(
 
 
 def _print_experiment(experiment: Experiment) -> None:
-    from forgetscope.report.terminal import experiment_view
+    from forgetscope.report.terminal.experiments import experiment_view
 
     print_view(experiment_view(experiment))

@@ -60,7 +60,7 @@ def sample(benchmark: BenchmarkArgument, settings: SetOption = None, as_json: Js
     """Draw a benchmark's experiments: the same ones each time, equally many per partition."""
     from forgetscope.benchmark import space
     from forgetscope.data.library import data_facts
-    from forgetscope.report.plans import sample_document, sample_view
+    from forgetscope.report.terminal.plans import sample_document, sample_view
 
     spec = space.BenchmarkSpec.load(benchmark, overrides(settings))
     drawn = space.sample(spec, data_facts(spec.template.dataset, spec.template.image_size).classes)
@@ -85,7 +85,7 @@ def plan(
     """Say what a benchmark takes: steps to run, steps done, steps shared; time, memory and disk."""
     from forgetscope.benchmark.plans import benchmark_plan
     from forgetscope.benchmark.space import BenchmarkSpec
-    from forgetscope.report.plans import plan_document, plan_view
+    from forgetscope.report.terminal.plans import plan_document, plan_view
     from forgetscope.store import Store
 
     spec = BenchmarkSpec.load(benchmark, overrides(settings))
@@ -148,7 +148,7 @@ def status(
 ) -> None:
     """Look at a benchmark from another terminal: progress per partition, rate, time left, failures."""
     from forgetscope.benchmark.status import status_of
-    from forgetscope.report.plans import status_view
+    from forgetscope.report.terminal.plans import status_view
     from forgetscope.store import Store
 
     opened = Store.existing(store)
@@ -221,7 +221,7 @@ def _cluster(engine: str, address: str | None, gpus_per_job: float) -> Cluster |
 
 def _tell_status(plan: Plan, store: Store, *, as_json: bool) -> None:
     from forgetscope.benchmark.status import status_of
-    from forgetscope.report.plans import status_view
+    from forgetscope.report.terminal.plans import status_view
 
     found = status_of(plan, store)
     if as_json:

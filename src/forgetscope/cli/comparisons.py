@@ -46,10 +46,10 @@ def compare(
     Per step and policy: means over the pairs with 95 % Student t intervals, and below them the mean difference to the baseline
     within pairs. Where policies do not differ, one such interval in twenty excludes zero by chance. Run again, it continues;
     with more pairs or policies, only what is new is run."""
-    from forgetscope.analysis.comparison import compare_policies, planned_experiments
+    from forgetscope.analysis.questions.policies import compare_policies, planned_experiments
     from forgetscope.benchmark.pairs import check_comparison, comparison_plan
     from forgetscope.report.document import comparison_document
-    from forgetscope.report.terminal import comparison_view
+    from forgetscope.report.terminal.experiments import comparison_view
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
@@ -102,10 +102,10 @@ def variants(
     projection before the head. What can change from the second step on starts from the run's own first steps. Per step: means
     over pairs and paired differences to the run as it is, of forgetting and of each measure's rank correlation with it (in
     Fisher's z), with 95 % intervals. Run again, it continues."""
-    from forgetscope.analysis.variants import compare_variants
+    from forgetscope.analysis.questions.variants import compare_variants
     from forgetscope.benchmark.variants import BASELINE, changed, parse_variant, variants_plan
     from forgetscope.report.document import variants_document
-    from forgetscope.report.variants import variants_view
+    from forgetscope.report.terminal.variants import variants_view
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
@@ -150,10 +150,10 @@ def controlled(
     class down more (NIC) are runs in which its own rehearsal images mislead it more (SIC). Only the new classes can make the
     difference: that parent, seed, rehearsal set and initial weights are equal is checked by digest. The table has a line per
     picked step, over its past classes; --json has every class. What the benchmark has run already is not run again."""
-    from forgetscope.analysis.controlled import controlled_results
+    from forgetscope.analysis.questions.controlled import controlled_results
     from forgetscope.benchmark.controlled import controlled_plan
-    from forgetscope.report.controlled import controlled_view
     from forgetscope.report.document import controlled_document
+    from forgetscope.report.terminal.controlled import controlled_view
     from forgetscope.store import Store
 
     spec, opened = load_with_data(benchmark, settings), Store(store)

@@ -31,7 +31,7 @@ def list_sets(as_json: JsonOption = False) -> None:
     from forgetscope.data.cache import cache_folder
     from forgetscope.data.known import KNOWN
     from forgetscope.data.library import described, disk_bytes, leftovers, load_data
-    from forgetscope.report.terminal import data_view
+    from forgetscope.report.terminal.experiments import data_view
 
     here, damaged = [], []
     for name in described():
@@ -65,8 +65,8 @@ def get(
     workers: WorkersOption = None,
 ) -> None:
     """Fetch a public data set and convert it. An interrupted download goes on where it stopped."""
-    from forgetscope.cli.progress import counting
     from forgetscope.data.acquisition import get_data
+    from forgetscope.progress import counting
 
     with counting() as progress:
         data = get_data(name, origin, workers=workers or _cores(), progress=progress, note=_note)
@@ -92,8 +92,8 @@ def add(
     workers: WorkersOption = None,
 ) -> None:
     """Convert your own images."""
-    from forgetscope.cli.progress import counting
     from forgetscope.data.acquisition import add_data
+    from forgetscope.progress import counting
 
     with counting() as progress:
         data = add_data(

@@ -32,11 +32,11 @@ def lemma(
 
     Trains the second of two steps on a small smooth network by plain R-SGD. At several iterates it makes many updates, each
     from the same weights. --set takes a run's options (`forgetscope config`), such as increment, retention or learning_rate."""
-    from forgetscope.analysis.lemma import judged, summarise_lemma
-    from forgetscope.cli.progress import counting
-    from forgetscope.experiment.lemma import LemmaCheck, check_lemma
+    from forgetscope.lemma.check import LemmaCheck, check_lemma
+    from forgetscope.lemma.report import lemma_document, lemma_view, write_lemma
+    from forgetscope.lemma.summary import judged, summarise_lemma
     from forgetscope.outputs import refuse_foreign_folder
-    from forgetscope.report.lemma import lemma_document, lemma_view, write_lemma
+    from forgetscope.progress import counting
 
     refuse_foreign_folder(output)  # before what may take minutes
     options = {"dataset": data, "seed": seed, **overrides(settings)}

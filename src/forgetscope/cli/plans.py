@@ -163,10 +163,10 @@ def look_ahead(engine: Engine, run: RunSpec, *, calibrating: bool, shard: Shard 
 
 def work_off(engine: Engine, run: RunSpec, *, estimating: bool, shard: Shard | None = None) -> Outcome:
     """Run what a plan still needs, with a display."""
-    from forgetscope.cli.progress import watch_plan
     from forgetscope.engines.running import run_all
     from forgetscope.experiment.stopping import Stop, on_signals
-    from forgetscope.report.quantities import duration
+    from forgetscope.progress import watch_plan
+    from forgetscope.report.words.quantities import duration
 
     plan = engine.work.plan
     echo(f"Plan {plan.id}" + (f", part {shard.number} of {shard.count}" if shard else ""), err=True)
@@ -183,7 +183,7 @@ def work_off(engine: Engine, run: RunSpec, *, estimating: bool, shard: Shard | N
 def name_failures(plan: Plan, store: Store, outcome: Outcome) -> None:
     """A step that is not done makes the command fail, after everything else is done."""
     from forgetscope.benchmark.records import Journal
-    from forgetscope.report.quantities import counted
+    from forgetscope.report.words.quantities import counted
 
     done, sentences = plan.done(store), []
     if failed := Journal(store.path / "plans" / plan.id).failures(done):

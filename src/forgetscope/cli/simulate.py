@@ -34,8 +34,8 @@ def simulate(
     from forgetscope.benchmark import simulation
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.benchmark.truth import Truth
-    from forgetscope.cli.progress import counting
-    from forgetscope.report.simulation import simulation_document, simulation_view
+    from forgetscope.progress import counting
+    from forgetscope.report.terminal.simulation import simulation_document, simulation_view
     from forgetscope.spec import parse_setting
     from forgetscope.store import Store
 

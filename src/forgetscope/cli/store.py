@@ -35,7 +35,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
     """Show what a store holds, what takes space, and what could be freed."""
     from forgetscope.housekeeping.inventory import take_inventory
-    from forgetscope.report.storage import inventory_view
+    from forgetscope.report.terminal.storage import inventory_view
     from forgetscope.store import Store
 
     left_out = LeftOut()
@@ -57,9 +57,9 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing by itself."""
-    from forgetscope.cli.progress import counting
     from forgetscope.housekeeping.verification import expel_damaged, verify_store
-    from forgetscope.report.storage import damage_lines
+    from forgetscope.progress import counting
+    from forgetscope.report.terminal.storage import damage_lines
     from forgetscope.store import Store
 
     opened = Store.existing(store)
@@ -96,7 +96,7 @@ def gc(
 ) -> None:
     """List, or with --yes free, what the results do not need: states that no step builds on, and leftovers."""
     from forgetscope.housekeeping.collection import free, freeable
-    from forgetscope.report.storage import freeable_view
+    from forgetscope.report.terminal.storage import freeable_view
     from forgetscope.store import Store
 
     opened = Store.existing(store)
@@ -129,10 +129,10 @@ def export_to(
     without_states: Annotated[bool, typer.Option("--without-states", help="Results only: much smaller.")] = False,
 ) -> None:
     """Write steps to one file that another machine can import and verify."""
-    from forgetscope.cli.progress import counting
     from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
-    from forgetscope.report.quantities import counted, size_text
+    from forgetscope.progress import counting
+    from forgetscope.report.words.quantities import counted, size_text
     from forgetscope.store import Store
 
     refuse_foreign_file(output, EXPORT, "export")
@@ -154,8 +154,8 @@ def import_from(
     as_json: JsonOption = False,
 ) -> None:
     """Add the steps of an exported file to a store, each verified. Run it again to continue."""
-    from forgetscope.cli.progress import counting
     from forgetscope.housekeeping.exchange import import_steps
+    from forgetscope.progress import counting
     from forgetscope.store import Store
 
     with counting(PATIENCE) as progress:
@@ -178,7 +178,7 @@ def sql(
     """Ask a question in SQL (DuckDB) over the tables of all steps."""
     from forgetscope.housekeeping.sql import query as ask
     from forgetscope.housekeeping.sql import rows
-    from forgetscope.report.storage import answer_view
+    from forgetscope.report.terminal.storage import answer_view
     from forgetscope.store import Store
 
     left_out = LeftOut()
@@ -196,7 +196,7 @@ def _command(name: str, path: Path | str) -> str:
 
 
 def _tell(result: Imported, file: Path, store: Path) -> None:
-    from forgetscope.report.quantities import counted
+    from forgetscope.report.words.quantities import counted
 
     echo(f"{counted(len(result.new), 'step')} imported into {store}, {len(result.present)} there already.")
     for path in result.quarantined:

@@ -19,6 +19,7 @@ ROW_GROUPS = 10_000  # of a Parquet file
 UNPACKED_BYTES = 2**30  # what any file may unpack to; more only if it is at most
 UNPACKED_RATIO = 100  # times as large as the file itself
 CONVERTED_BYTES = 2**40  # of a data set's images in the cache
+SNAPSHOT_BYTES = 24 * 2**30  # of a state, as much again for the momentum, and what was measured
 
 DISTRUST = "Do not trust this file."
 

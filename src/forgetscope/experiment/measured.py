@@ -13,7 +13,7 @@ from torch import Tensor
 from forgetscope.measuring.all_layers import AllLayers
 from forgetscope.measuring.probe import Measurement
 from forgetscope.store import COEFFICIENTS
-from forgetscope.tables import QUANTITIES, Measurements
+from forgetscope.store.tables import QUANTITIES, Measurements
 
 
 @dataclass

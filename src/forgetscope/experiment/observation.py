@@ -16,7 +16,7 @@ from forgetscope.experiment.preparation import Prepared
 from forgetscope.files import replace_durably
 from forgetscope.measuring.probe import Measurement, Probe
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED, parquet_bytes
-from forgetscope.tables import QUANTITIES, probes_table
+from forgetscope.store.tables import QUANTITIES, probes_table
 
 RELEASED_STEP = 2  # in later steps the released scripts read the right entry
 

@@ -21,9 +21,9 @@ from forgetscope.learning.policies import choose
 from forgetscope.learning.rsgd import Normalisation, TrainingSet
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec
-from forgetscope.stepfiles import STATE
 from forgetscope.store import StoredStep
-from forgetscope.tables import Indices
+from forgetscope.store.stepfiles import STATE
+from forgetscope.store.tables import Indices
 
 IMAGE_HISTORY = "image_history"  # in the state, beside the network: what `least-forgotten` needs
 

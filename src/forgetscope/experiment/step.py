@@ -25,7 +25,7 @@ from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, trai
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore
 from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, TableName
-from forgetscope.tables import (
+from forgetscope.store.tables import (
     ClassFacts,
     class_table,
     confusion_table,

@@ -23,8 +23,8 @@ from typing import BinaryIO
 from forgetscope.errors import DamagedExport, DamagedStep, StoreError
 from forgetscope.files import locked_if_free, read_regular, replacing, told, too_large
 from forgetscope.housekeeping.verification import file_damage, lineage_problem, record_problem
-from forgetscope.stepfiles import PLAN_BYTES, limit_of, strict_json
 from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
+from forgetscope.store.stepfiles import PLAN_BYTES, limit_of, strict_json
 
 FORMAT = 1
 INDEX = "index.json"

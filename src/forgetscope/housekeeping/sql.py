@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from forgetscope.errors import SpecError, StoreError
 from forgetscope.store import ALL_TABLES, LeftOut, Store, StoredStep, TableName
-from forgetscope.tablefiles import SCHEMAS
+from forgetscope.store.tablefiles import SCHEMAS
 
 STEPS = pa.schema(
     [

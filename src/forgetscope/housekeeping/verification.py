@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from forgetscope.data.limits import SNAPSHOT_BYTES
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
-from forgetscope.stepfiles import SNAPSHOT_BYTES
 from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
 
 Progress = Callable[[str, int, int], None]  # what is counted, how much is done, how much there is

@@ -16,8 +16,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from forgetscope.data.limits import SNAPSHOT_BYTES
 from forgetscope.files import read_regular, with_checksum, without_checksum
-from forgetscope.stepfiles import SNAPSHOT_BYTES
 
 Writer = Callable[[Path, bytes], None]
 

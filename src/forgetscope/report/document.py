@@ -7,11 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from forgetscope.analysis.approximations import Approximations
-from forgetscope.analysis.comparison import PolicyComparison
-from forgetscope.analysis.controlled import ControlledStep
 from forgetscope.analysis.experiments import Experiment, Overview
-from forgetscope.analysis.variants import VariantComparison
+from forgetscope.analysis.questions.approximations import Approximations
+from forgetscope.analysis.questions.controlled import ControlledStep
+from forgetscope.analysis.questions.policies import PolicyComparison
+from forgetscope.analysis.questions.variants import VariantComparison
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import Any
 import pandas as pd
 from rich.console import RenderableType
 
-from forgetscope.analysis.paper import TABLES
+from forgetscope.analysis.paper.descriptions import TABLES
+from forgetscope.analysis.paper.tables import records
 from forgetscope.analysis.results import Analysis
-from forgetscope.analysis.tabulation import records
 from forgetscope.outputs import writing_folder
-from forgetscope.report.latex import latex_document, latex_table, table_inputs
-from forgetscope.report.tables import make_table, titled
+from forgetscope.report.terminal.tables import make_table, titled
+from forgetscope.report.typeset.latex import latex_document, latex_table, table_inputs
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how a formula begins
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

@@ -1,0 +1,194 @@
+"""Differences: between second and third steps, between data sets, between coefficients of the same steps, within pairs.
+
+Correlations are compared in Fisher's z, everything else as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from forgetscope.analysis.inputs.samples import Collection, Mask, Name, Sample, Subset
+from forgetscope.analysis.paper.descriptions import MODEL
+from forgetscope.analysis.statistics.differences import Difference, paired, welch
+from forgetscope.analysis.statistics.estimates import Estimate, fisher_z
+
+Values = NDArray[np.float64]
+Row = dict[str, Any]
+
+COMPARED: tuple[Name, ...] = (
+    ("FG-R", "value"),
+    ("FG-HG", "value"),
+    *((name, statistic) for name in ("SIC", "CIC", "NIC", "ALL-NIC", "LOG-SIM") for statistic in ("rho", "rho_p")),
+    ("SIC-NIC", "rho"),
+    (MODEL, "rho"),
+    (MODEL, "mae"),
+)
+COLUMNS = (
+    *("comparison", "test", "scale", "benchmark", "against", "policy", "subset", "rehearsal_pct", "class_pct"),
+    *("quantity", "statistic", "difference", "low", "high", "p", "n", "simulated"),
+)
+
+
+def on_its_scale(sample: Sample, name: Name) -> Values:
+    """[S]: correlations in z, other values as they are."""
+    values = sample.values[name]
+    return fisher_z(values, sample.ranked) if name[1].startswith("rho") else values
+
+
+def between_steps(sample: Sample, earlier: Subset, later: Subset, name: Name) -> Difference:
+    """Later minus earlier, Welch's test."""
+    values = on_its_scale(sample, name)
+    return welch(values[sample.mask(later)], values[sample.mask(earlier)])
+
+
+def between_samples(sample: Sample, against: Sample, subset: Subset, name: Name) -> Difference:
+    """Sample minus the other, Welch's test."""
+    return welch(on_its_scale(sample, name)[sample.mask(subset)], on_its_scale(against, name)[against.mask(subset)])
+
+
+def within_steps(sample: Sample, subset: Subset, name: Name, against: Name) -> Estimate:
+    """The mean difference of two quantities of the same steps."""
+    mask = sample.mask(subset)
+    return paired(on_its_scale(sample, name)[mask], on_its_scale(sample, against)[mask]).estimate
+
+
+def steadiness(sample: Sample, subset: Subset, name: Name, against: Name) -> Estimate:
+    """By how much less the first varies from step to step: the mean difference of absolute deviations from the median, which
+    the test of Brown and Forsythe (1974) compares, here in pairs. Correlations as they are. Unknown below three steps."""
+    mask = sample.mask(subset)
+    both = np.stack([sample.values[name][mask], sample.values[against][mask]])
+    both = both[:, np.isfinite(both).all(axis=0)]
+    if both.shape[1] < 3:
+        return Estimate(np.nan, np.nan, np.nan, both.shape[1])
+    own, other = np.abs(both - np.median(both, axis=1, keepdims=True))
+    return paired(other, own).estimate
+
+
+def between_levels(sample: Sample, subset: Subset, factor: str, levels: tuple[str, str], values: Values) -> Difference:
+    """The first level of `retention` or `increment` minus the second. Values [S] of one experiment count once in a level, and
+    experiments that have both, as in a paired design, are compared with themselves."""
+    own = np.array(getattr(sample, factor))
+    parts = [_means_by_root(sample, sample.mask(subset) & (own == level), values) for level in levels]
+    both = [root for root in parts[0] if root in parts[1]]
+    if both:
+        return paired([parts[0][root] for root in both], [parts[1][root] for root in both])
+    return welch(list(parts[0].values()), list(parts[1].values()))
+
+
+def _means_by_root(sample: Sample, mask: Mask, values: Values) -> dict[str, float]:
+    groups: dict[str, list[float]] = {}
+    for i in np.flatnonzero(mask & np.isfinite(values)):
+        groups.setdefault(sample.root[i], []).append(float(values[i]))
+    return {root: float(np.mean(found)) for root, found in groups.items()}
+
+
+def neighbours(sample: Sample) -> Iterator[tuple[Subset, Subset]]:
+    """Steps and those that follow, with the same increments in both."""
+    for number in sample.numbers[:-1]:
+        if number + 1 in sample.numbers:
+            both = tuple(level for level in sample.increments(number) if level in sample.increments(number + 1))
+            yield _restricted(sample, number, both), _restricted(sample, number + 1, both)
+
+
+def comparable(collection: Collection) -> Iterator[tuple[Sample, Sample]]:
+    """Pairs of samples with different data sets, both trained or both simulated, under the same policy."""
+    for one, other in combinations(collection.samples, 2):
+        same = one.policy == other.policy and (one.simulated is None) == (other.simulated is None)
+        if same and one.dataset != other.dataset:
+            yield other, one
+
+
+def comparisons(collection: Collection) -> pd.DataFrame:
+    rows = [*_steps(collection), *_data_sets(collection), *_pairs(collection)]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _steps(collection: Collection) -> Iterator[Row]:
+    for sample in collection.samples:
+        for earlier, later in neighbours(sample):
+            for name in _known(sample):
+                where = {"benchmark": sample.benchmark, "against": sample.benchmark, "subset": f"{later} against {earlier}"}
+                found = between_steps(sample, earlier, later, name)
+                yield _row("steps", "Welch", sample, name, found) | where
+                found = _paired(sample, earlier, later, name)
+                yield _row("steps", "paired by experiment", sample, name, found) | where
+
+
+def _data_sets(collection: Collection) -> Iterator[Row]:
+    for sample, against in comparable(collection):
+        for subset in sample.subsets:
+            for name in _known(sample) if subset in against.subsets else ():
+                found = between_samples(sample, against, subset, name)
+                where = {"benchmark": sample.benchmark, "against": against.benchmark, "subset": str(subset)}
+                yield _row("data sets", "Welch", sample, name, found) | where
+
+
+def _pairs(collection: Collection) -> Iterator[Row]:
+    """Where designs are paired: retentions, and policies, of the same sequence and seed."""
+    for sample in collection.samples:
+        if sample.paired:
+            for step in sample.numbers:
+                for increment in sample.increments(step):
+                    for low, high in combinations(sample.retentions(step), 2):
+                        where = {"rehearsal_pct": f"{high} against {low}", "class_pct": increment, "subset": str(step)}
+                        parts = [_by_root(sample, step, level, increment) for level in (high, low)]
+                        yield from _paired_rows("retentions", sample, sample, parts, where)
+    for one, other in combinations(collection.samples, 2):
+        if one.benchmark == other.benchmark:
+            for step in one.numbers:
+                for cell in one.partitions(step):
+                    where = {"rehearsal_pct": cell.retention, "class_pct": cell.increment, "subset": str(step)}
+                    parts = [_by_root(s, step, cell.retention, cell.increment) for s in (other, one)]
+                    yield from _paired_rows("policies", other, one, parts, where)
+
+
+def _paired_rows(comparison: str, sample: Sample, against: Sample, parts: list[dict[str, int]], where: Row) -> Iterator[Row]:
+    roots = [root for root in parts[0] if root in parts[1]]
+    if not roots:
+        return
+    for name in _known(sample):
+        own = on_its_scale(sample, name)[[parts[0][root] for root in roots]]
+        other = on_its_scale(against, name)[[parts[1][root] for root in roots]]
+        row = _row(comparison, "paired", sample, name, paired(own, other))
+        names = {"benchmark": sample.benchmark, "against": against.policy if comparison == "policies" else sample.benchmark}
+        yield row | names | where
+
+
+def _by_root(sample: Sample, step: int, retention: str, increment: str) -> dict[str, int]:
+    found = zip(sample.root, sample.number, sample.retention, sample.increment, strict=True)
+    return {root: i for i, (root, n, r, c) in enumerate(found) if (n, r, c) == (step, retention, increment)}
+
+
+def _paired(sample: Sample, earlier: Subset, later: Subset, name: Name) -> Difference:
+    """Over experiments that have both steps."""
+    values, parents = on_its_scale(sample, name), {step.facts.id: i for i, step in enumerate(sample.steps)}
+    before = sample.mask(earlier)
+    pairs = [
+        (values[i], values[parent])
+        for i in np.flatnonzero(sample.mask(later))
+        if (parent := parents.get(str(sample.steps[i].facts.parent))) is not None and before[parent]
+    ]
+    return paired(np.array([after for after, _ in pairs]), np.array([before for _, before in pairs]))
+
+
+def _known(sample: Sample) -> list[Name]:
+    return [name for name in COMPARED if name in sample.values]
+
+
+def _restricted(sample: Sample, number: int, increments: tuple[str, ...]) -> Subset:
+    return Subset(number) if increments == sample.increments(number) else Subset(number, increments)
+
+
+def _row(comparison: str, test: str, sample: Sample, name: Name, found: Difference) -> Row:
+    return {
+        **{"comparison": comparison, "test": test, "scale": "z" if name[1].startswith("rho") else "value"},
+        **{"policy": sample.policy, "quantity": name[0], "statistic": name[1], "difference": found.estimate.value},
+        **{"low": found.estimate.low, "high": found.estimate.high, "p": found.p, "n": found.estimate.n},
+        **{"simulated": sample.simulated is not None, "rehearsal_pct": "", "class_pct": ""},
+    }

@@ -1,0 +1,158 @@
+"""The data behind the paper's seven figures, and behind the same figures for any other data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from forgetscope.analysis.inputs.associations import ASSOCIATIONS
+from forgetscope.analysis.inputs.samples import Cell, Collection, Sample, Subset
+from forgetscope.analysis.paper.descriptions import FIGURES, MODEL, course_label, swarm_label
+from forgetscope.analysis.paper.joint_model import JointModels
+from forgetscope.analysis.statistics.pooling import means_along
+
+Values = NDArray[np.float64]
+Row = dict[str, Any]
+
+SWARMS = 5  # steps that are drawn of each partition
+WITHIN = 0.02  # of its final strength a ranking counts as just as good
+
+SWARM = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "swarm", "step_id", "class_id", "forgetting")
+COURSE = (
+    *("benchmark", "policy", "subset", "quantity", "statistic", "probes", "share"),
+    *("mean", "mean_lo", "mean_hi", "sd", "n"),
+)
+CONTROL = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "class_id", "rho", "runs")
+BOXES = (*CONTROL[:5], "whisker_lo", "quartile_lo", "median", "quartile_hi", "whisker_hi", "n")
+EARLINESS = ("benchmark", "policy", "subset", "quantity", "statistic", "final", "probes", "share", "strength", "n")
+
+
+def figures(collection: Collection) -> dict[str, pd.DataFrame]:
+    """By label; the paper's are there also when the store has nothing for them."""
+    rows: dict[str, list[Row]] = {}
+    for sample in collection.samples:
+        for step in sample.numbers:
+            rows.setdefault(swarm_label(sample.dataset, step), []).extend(_swarms(sample, step))
+        rows.setdefault(course_label(sample.dataset), []).extend(_course(sample))
+    rows[FIGURES[-1]] = list(_control(collection))
+    labels = dict.fromkeys((*FIGURES, *sorted(rows)))
+    return {label: pd.DataFrame(rows.get(label, []), columns=list(_columns(label))) for label in labels}
+
+
+def earliness(courses: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """From which share of training on each ranking stays within 0.02 of its final strength."""
+    rows = []
+    keys = list(EARLINESS[:5])
+    for key, curve in (group for course in courses for group in course.groupby(keys, sort=False)):
+        strength, final = curve["mean"].to_numpy(), float(curve["mean"].iloc[-1])
+        if np.isnan(final):
+            continue
+        away = np.flatnonzero(~(np.abs(strength - final) <= WITHIN))
+        first = curve.iloc[int(away[-1]) + 1 if len(away) else 0]
+        found = {"final": final, **{name: first[name] for name in ("probes", "share", "n")}, "strength": first["mean"]}
+        rows.append({**dict(zip(keys, key, strict=True)), **found})
+    return pd.DataFrame(rows, columns=list(EARLINESS))
+
+
+def boxes(control: pd.DataFrame) -> pd.DataFrame:
+    """Tukey's box per controlled step: quartiles of its classes' correlations; whiskers reach 1.5 times their distance."""
+    rows = []
+    keys = list(CONTROL[:5])
+    for key, group in control.dropna(subset="rho").groupby(keys, sort=False):
+        rho = np.sort(group["rho"].to_numpy(np.float64))
+        low, median, high = np.quantile(rho, (0.25, 0.5, 0.75))
+        within = rho[(rho >= low - 1.5 * (high - low)) & (rho <= high + 1.5 * (high - low))]
+        numbers = (within[0], low, median, high, within[-1], len(rho))
+        rows.append(dict(zip(BOXES, (*key, *numbers), strict=True)))
+    return pd.DataFrame(rows, columns=list(BOXES))
+
+
+def over_time(collection: Collection, joint: JointModels, read: Callable[[str], Values]) -> pd.DataFrame:
+    """The joint model as a function of how many probes from the start enter the sums."""
+    rows: list[Row] = []
+    for sample in collection.samples:
+        for subset in sample.subsets:
+            cells = [
+                cell for cell in sample.partitions(subset.step) if not subset.increments or cell.increment in subset.increments
+            ]
+            found = [(sample.ranked[sample.mask(cell)], joint.course(sample, cell, read)) for cell in cells]
+            known = [(ranked, course) for ranked, course in found if course is not None]
+            if not known:
+                continue
+            ranked = np.concatenate([ranked for ranked, _ in known])
+            rho, mae = (np.concatenate([course[i] for _, course in known], axis=1).T for i in (0, 1))  # [S, probes]
+            pooled = means_along(rho, ranked)
+            shares = np.arange(rho.shape[1]) / max(1, rho.shape[1] - 1)
+            rows += [
+                {
+                    **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(subset)},
+                    **{"quantity": MODEL, "statistic": "rho", "probes": probe + 1, "share": shares[probe]},
+                    **{name: values[probe] for name, values in pooled.items()},
+                    "mae": float(np.nanmean(mae[:, probe])),
+                }
+                for probe in range(rho.shape[1])
+            ]
+    return pd.DataFrame(rows, columns=[*COURSE, "mae"])
+
+
+def _columns(label: str) -> tuple[str, ...]:
+    if label == FIGURES[-1]:
+        return CONTROL
+    return SWARM if "swarm" in label else COURSE
+
+
+def swarms(sample: Sample, step: int) -> Iterator[tuple[Cell, list[int]]]:
+    """The steps that are drawn of each partition, as positions in the sample. A step's id is a digest, so the first few by id
+    are a random draw, and stay it while a store grows."""
+    for cell in sample.partitions(step):
+        positions = sorted(np.flatnonzero(sample.mask(cell)).tolist(), key=lambda i: sample.steps[i].facts.id)
+        yield cell, positions[:SWARMS]
+
+
+def _swarms(sample: Sample, step: int) -> Iterator[Row]:
+    for cell, drawn in swarms(sample, step):
+        where = _where(sample.benchmark, sample.policy, step, cell.retention, cell.increment)
+        for swarm, i in enumerate(drawn, start=1):
+            measured = sample.steps[i]
+            for class_id, fg in zip(measured.class_ids.tolist(), measured.forgetting.tolist(), strict=True):
+                yield where | {"swarm": swarm, "step_id": measured.facts.id, "class_id": class_id, "forgetting": fg}
+
+
+def _course(sample: Sample) -> Iterator[Row]:
+    for subset in sample.subsets:
+        yield from _course_of(sample, subset)
+
+
+def _course_of(sample: Sample, subset: Subset) -> Iterator[Row]:
+    chosen = np.flatnonzero(sample.mask(subset))
+    chosen = chosen[[len(sample.steps[i].course) > 0 for i in chosen]] if len(chosen) else chosen
+    if not len(chosen):
+        return
+    courses = np.stack([sample.steps[i].course for i in chosen])  # [S, probes, associations]
+    probes = courses.shape[1]
+    shares = np.arange(probes) / max(1, probes - 1)
+    ranked = sample.ranked[chosen]
+    for i, asked in enumerate(ASSOCIATIONS):
+        pooled = means_along(courses[:, :, i].astype(np.float64), ranked)
+        for probe in range(probes):
+            yield {
+                **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(subset)},
+                **{"quantity": asked.quantity, "statistic": asked.statistic, "probes": probe + 1, "share": shares[probe]},
+                **{name: values[probe] for name, values in pooled.items()},
+            }
+
+
+def _control(collection: Collection) -> Iterator[Row]:
+    for runs in collection.reruns:
+        rho, counts = runs.correlations()
+        where = _where(runs.benchmark, runs.policy, runs.cell.step, runs.cell.retention, runs.cell.increment)
+        for class_id, value, n in zip(runs.runs[0].class_ids.tolist(), rho.tolist(), counts.tolist(), strict=True):
+            yield where | {"class_id": class_id, "rho": value, "runs": n}
+
+
+def _where(benchmark: str, policy: str, step: int, retention: str, increment: str) -> Row:
+    return dict(zip(SWARM[:5], (benchmark, policy, str(step), retention, increment), strict=True))

@@ -1,0 +1,171 @@
+"""The paper's tables from samples: one tidy row per estimate or test, in the order in which the paper prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from forgetscope.analysis.inputs.samples import POOLED, Cell, Collection, Omitted, Sample, Subset
+from forgetscope.analysis.paper.descriptions import MODEL, TABLES, Column, TableDescription
+from forgetscope.analysis.paper.factors import FACTORS, two_way
+from forgetscope.analysis.paper.joint_model import JointModels
+from forgetscope.analysis.statistics.anova import Coding, benjamini_hochberg, holm
+from forgetscope.analysis.statistics.estimates import Estimate
+from forgetscope.analysis.statistics.pooling import Spreads, mean_of, spread_of
+
+Values = NDArray[np.float64]
+Row = dict[str, Any]
+
+KEYS = ("benchmark", "subset", "rehearsal_pct", "class_pct", "quantity", "statistic", "factor", "response")
+NUMBERS = ("mean", "mean_lo", "mean_hi", "sd", "sd_lo", "sd_hi", "F", "p", "eta2p")
+ADDED = ("p_holm", "p_fdr", "n", "coding", "reason", "policy", "simulated", *Omitted.__dataclass_fields__)
+COLUMNS = ("table", *KEYS, *NUMBERS, *ADDED)
+COUNTS = ("n", *Omitted.__dataclass_fields__)
+TEXTS = ("table", *KEYS, "coding", "reason", "policy")
+
+
+@dataclass
+class Tabulation:
+    """Builds tables; intervals of standard deviations are computed last, for all tables together."""
+
+    collection: Collection
+    joint: JointModels
+    spreads: Spreads
+    coding: Coding
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    pending: list[tuple[Row, Values]] = field(default_factory=list)
+
+    def frames(self, labels: Iterable[str]) -> dict[str, pd.DataFrame]:
+        wanted = [TABLES[label] for label in labels]
+        if any(column.name[0] in (MODEL, "SIC_model") for table in wanted for column in table.columns):
+            self.joint.add_to_values(self.collection.samples)
+        for table in wanted:
+            self.rows[table.label] = list(self._rows(table))
+        for (row, _), spread in zip(self.pending, self.spreads.intervals([v for _, v in self.pending]), strict=True):
+            row |= {"sd_lo": spread.low, "sd_hi": spread.high}
+        self.pending.clear()
+        return {table.label: tidy(table.label, self.rows[table.label]) for table in wanted}
+
+    def _rows(self, table: TableDescription) -> Iterator[Row]:
+        if table.layout == "controlled":
+            yield from self._controlled(table)
+            return
+        rows: list[Row] = []
+        for sample in self.collection.samples:
+            if table.layout == "overall":
+                parts = ((subset, column) for subset in sample.subsets for column in table.columns)
+                rows += [self._estimate(table, sample, subset, column) for subset, column in parts]
+            elif table.layout == "anova":
+                for subset in sample.subsets:
+                    for column in table.columns:
+                        rows += self._anova(sample, subset, column)
+            else:
+                for step in sample.numbers:
+                    rows += self._grid(table, sample, step)
+        if table.layout == "anova":
+            p = [row["p"] for row in rows]
+            for row, strict, loose in zip(rows, holm(p), benjamini_hochberg(p), strict=True):
+                row |= {"p_holm": strict, "p_fdr": loose}
+        yield from rows
+
+    def _grid(self, table: TableDescription, sample: Sample, step: int) -> Iterator[Row]:
+        margins = () if table.layout == "weights" else (POOLED,)
+        for retention in (*sample.retentions(step), *margins):
+            for column in table.columns:
+                for increment in (*sample.increments(step), *margins):
+                    cell = Cell(step, retention, increment)
+                    if table.layout == "weights":
+                        weight = self.joint.weights(sample, cell).get(column.quantity)
+                        numbers = {} if weight is None else {"mean": weight.value}
+                        yield _row(sample, cell, column, int(sample.mask(cell).sum()), **numbers)
+                    elif (retention, increment) != (POOLED, POOLED):
+                        yield self._estimate(table, sample, cell, column)
+
+    def _estimate(self, table: TableDescription, sample: Sample, part: Subset | Cell, column: Column) -> Row:
+        mask = sample.mask(part)
+        values = sample.values[column.name][mask]
+        mean, known = mean_of(column.statistic, values, sample.ranked[mask]), values[~np.isnan(values)]
+        row = _row(sample, part, column, len(known), mean=mean.value, sd=spread_of(known))
+        if table.intervals:
+            row |= {"mean_lo": mean.low, "mean_hi": mean.high}
+            self.pending.append((row, known))
+        return row
+
+    def _anova(self, sample: Sample, subset: Subset, column: Column) -> Iterator[Row]:
+        mask = sample.mask(subset)
+        if column.statistic == "rho-rho_p":
+            values = sample.values[column.quantity, "rho"][mask] - sample.values[column.quantity, "rho_p"][mask]
+        else:
+            values = sample.values[column.name][mask]
+        effects = two_way(sample, mask, values, self.coding)
+        response = column.quantity if column.statistic == "value" else column.statistic
+        known = int(np.isfinite(values).sum())
+        for factor in FACTORS:
+            effect = effects[factor]
+            numbers = {"F": effect.f, "p": effect.p, "eta2p": effect.partial_eta_squared}
+            row = _row(sample, subset, Column(column.quantity, "anova"), known, **numbers)
+            yield row | {"factor": factor, "response": response, "coding": self.coding, "reason": effect.reason}
+
+    def _controlled(self, table: TableDescription) -> Iterator[Row]:
+        (column,) = table.columns
+        for runs in self.collection.reruns:
+            rho, counts = runs.correlations()
+            mean, known = mean_of("rho", rho, counts), rho[~np.isnan(rho)]
+            left_out = Omitted(diverged=runs.missing, no_value=len(rho) - len(known))
+            yield _keys(runs.benchmark, runs.cell, column) | {
+                "mean": mean.value,
+                "sd": spread_of(known),
+                "n": len(known),
+                "policy": runs.policy,
+                "simulated": runs.simulated,
+                **asdict(left_out),
+            }
+
+
+def tidy(label: str, rows: Iterable[Row]) -> pd.DataFrame:
+    """A frame with every column, whatever the rows hold; the table's name first."""
+    frame = pd.DataFrame([{"table": label, **row} for row in rows], columns=list(COLUMNS))
+    frame[list(TEXTS)] = frame[list(TEXTS)].astype(object).fillna("").astype(str)
+    frame[list(COUNTS)] = frame[list(COUNTS)].fillna(0).astype("int64")
+    numbers = [*NUMBERS, "p_holm", "p_fdr"]
+    frame[numbers] = frame[numbers].astype("float64")
+    frame["simulated"] = frame["simulated"].astype(bool)
+    return frame
+
+
+def records(frame: pd.DataFrame) -> list[Row]:
+    """Its rows, by column."""
+    columns = [frame[name].tolist() for name in frame.columns]  # many times faster than pandas' own for a few rows
+    return [dict(zip(map(str, frame.columns), row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def matching(frame: pd.DataFrame, **keys: object) -> pd.DataFrame:
+    """The rows in which these columns have these values."""
+    chosen = np.ones(len(frame), bool)
+    for name, value in keys.items():
+        chosen &= (frame[name] == value).to_numpy()
+    return frame[chosen]
+
+
+def estimate_of(row: Row, of: str) -> Estimate:
+    """A number of a row with its interval, where the row has one."""
+    low, high = (f"{of}_lo", f"{of}_hi") if f"{of}_lo" in row else ("low", "high")
+    return Estimate(float(row[of]), float(row.get(low, np.nan)), float(row.get(high, np.nan)), int(row["n"]))
+
+
+def _row(sample: Sample, part: Subset | Cell, column: Column, n: int, **numbers: float) -> Row:
+    left_out = asdict(sample.omitted(part, n))
+    common = {"n": n, "policy": sample.policy, "simulated": sample.simulated is not None}
+    return _keys(sample.benchmark, part, column) | numbers | common | left_out
+
+
+def _keys(benchmark: str, part: Subset | Cell, column: Column) -> Row:
+    where = {"subset": str(part), "rehearsal_pct": "", "class_pct": ""}
+    if isinstance(part, Cell):
+        where = {"subset": str(part.step), "rehearsal_pct": part.retention, "class_pct": part.increment}
+    return {"benchmark": benchmark, **where, "quantity": column.quantity, "statistic": column.statistic}

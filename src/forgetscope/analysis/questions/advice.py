@@ -1,0 +1,184 @@
+"""What a store lacks, what was left out, and how many more experiments narrower intervals would take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from forgetscope.analysis.inputs.samples import Cell, Collection, Omitted, Sample, Subset
+from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
+from forgetscope.analysis.paper.joint_model import FEWEST
+from forgetscope.analysis.paper.printed import deviations
+from forgetscope.analysis.statistics.estimates import fisher_z, mean_estimate, needed_samples
+
+Row = dict[str, Any]
+
+HALF_WIDTHS = (0.05, 0.02)  # of 95 % intervals that may be wanted
+ADVISED = (("FG-R", "value"), ("FG-HG", "value"), ("SIC", "rho"), ("CIC", "rho"), ("NIC", "rho"))
+SIZES = (
+    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "quantity", "statistic", "n", "half_width"),
+    *("scale", "wanted_half_width", "needed_n", "simulated"),
+)
+COUNTED = ("diverged", "undefined", "unmeasured")
+LEFT_OUT = ("benchmark", "policy", "subset", "steps", *Omitted.__dataclass_fields__, "probes", "simulated")
+
+
+def sample_sizes(collection: Collection) -> pd.DataFrame:
+    """Per partition: how wide the interval of a mean is, and the number of steps at which it would be as narrow as wanted."""
+    rows = [
+        row
+        for sample in collection.samples
+        for step in sample.numbers
+        for cell in sample.partitions(step)
+        for row in _sizes(sample, cell)
+    ]
+    return pd.DataFrame(rows, columns=list(SIZES))
+
+
+def left_out(collection: Collection) -> pd.DataFrame:
+    """Per benchmark and step number: steps, and what no estimate rests on."""
+    rows: list[Row] = []
+    for sample in collection.samples:
+        for number in sample.numbers:
+            mask = sample.mask(Subset(number))
+            ranked = int(np.isfinite(sample.values["SIC", "rho"][mask]).sum())
+            probes = {len(sample.steps[i].course) for i in np.flatnonzero(mask)}
+            rows.append(
+                {
+                    **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number), "steps": int(mask.sum())},
+                    **vars(sample.omitted(Subset(number), ranked)),
+                    **{"probes": ", ".join(map(str, sorted(probes))), "simulated": sample.simulated is not None},
+                }
+            )
+    return pd.DataFrame(rows, columns=list(LEFT_OUT))
+
+
+def counted(frame: pd.DataFrame, collection: Collection) -> pd.DataFrame:
+    """A frame about steps with, in every row, how many steps diverged and how many past classes were left out where it is from.
+
+    Steps without a value are the difference between the steps of that place, as in `left_out`, and n."""
+    if not {"benchmark", "policy", "subset"} <= set(frame.columns):
+        return frame
+    samples = {(sample.benchmark, sample.policy): sample for sample in collection.samples}
+
+    @cache
+    def count(benchmark: str, policy: str, subset: str, retention: str, increment: str, against: str) -> list[int]:
+        own = samples[benchmark, policy]
+        other = samples.get((against, policy), own)  # of another data set
+        sides = [own] if other is own else [own, other]
+        parts = [side.omitted(part, 0) for side in sides for part in _parts(subset, retention, increment)]
+        return [sum(getattr(part, name) for part in parts) for name in COUNTED]
+
+    keys = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "against")
+    columns = [frame[key].tolist() if key in frame else [""] * len(frame) for key in keys]
+    counts = [count(*row) for row in zip(*columns, strict=True)]
+    return pd.concat([frame, pd.DataFrame(counts, columns=list(COUNTED), index=frame.index, dtype="int64")], axis=1)
+
+
+def _parts(subset: str, retention: str, increment: str) -> list[Subset | Cell]:
+    """What a row's labels name: one subset or partition, or two with `against` between them."""
+    if "(" in subset:  # a partition in words
+        step, _, rest = subset.partition(" (")
+        retention, increment = (level.removesuffix(" %") for level in rest.removesuffix(")").split(", "))
+        return [Cell(int(step), retention, increment)]
+    if " against " in retention:
+        return [Cell(int(subset), level, increment) for level in retention.split(" against ")]
+    if retention:
+        return [Cell(int(subset), retention, increment)]
+    labels = [label.split("_") for label in subset.split(" against ")]
+    return [Subset(int(step), tuple(increments)) for step, *increments in labels]
+
+
+def missing(collection: Collection) -> pd.DataFrame:
+    """What cannot be given, and what it would take, a sentence each."""
+    return pd.DataFrame([{"what": text} for text in _missing(collection)], columns=["what"])
+
+
+def _sizes(sample: Sample, cell: Cell) -> Iterator[Row]:
+    mask = sample.mask(cell)
+    for name in ADVISED:
+        values = sample.values[name][mask]
+        correlation = name[1] == "rho"
+        values = fisher_z(values, sample.ranked[mask]) if correlation else values
+        estimate = mean_estimate(values)
+        for wanted in HALF_WIDTHS:
+            yield {
+                **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(cell.step)},
+                **{"rehearsal_pct": cell.retention, "class_pct": cell.increment, "quantity": name[0], "statistic": name[1]},
+                **{"n": estimate.n, "half_width": (estimate.high - estimate.low) / 2, "wanted_half_width": wanted},
+                **{"scale": "z" if correlation else "value", "needed_n": needed_samples(values, wanted)},
+                "simulated": sample.simulated is not None,
+            }
+
+
+def _missing(collection: Collection) -> Iterator[str]:
+    if collection.damaged:
+        ids = ", ".join(id[:8] for id in collection.damaged[:3])
+        yield f"damaged steps, left out: {len(collection.damaged)} ({ids}); `forgetscope store verify` names their files."
+    yield from (f"a plan, left out: {text}" for text in collection.damaged_plans)
+    if not any(sample.steps for sample in collection.samples):
+        yield "no finished step has past classes, so nothing can be forgotten; an experiment needs at least two steps."
+        return
+    lacking: dict[str, list[str]] = {}  # what -> the samples that lack it
+    for sample in collection.samples:
+        for text in _missing_in(sample):
+            lacking.setdefault(text, []).append(sample.title)
+    for text, titles in lacking.items():
+        yield f"{titles[0] if len(titles) == 1 else f'{titles[0]} and {len(titles) - 1} others'}{text}"
+    yield from _apart(collection)
+    if not collection.reruns:
+        yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
+
+
+def _apart(collection: Collection) -> Iterator[str]:
+    """Per benchmark on the paper's data: in what its settings differ, whatever the policy."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for sample in collection.samples:
+        differing = deviations(sample)
+        if differing is not None:
+            found.setdefault(sample.benchmark, []).append(differing)
+    for benchmark, each in found.items():
+        if () not in each:
+            common = [text for text in each[0] if all(text in other for other in each)] or each[0]
+            yield f"the paper's values beside those of {benchmark}, because settings differ: {', '.join(common)}."
+
+
+def _missing_in(sample: Sample) -> Iterator[str]:
+    """Each to be read after the sample's name."""
+    if sample.numbers == [2]:
+        cells = len(sample.partitions(2))
+        yield (
+            ": no third steps, so nothing can be said about how things go on; "
+            f"{FEWEST * cells} experiments of three steps would do, {FEWEST} per partition."
+        )
+    for number in sample.numbers:
+        counts = {cell: int(sample.mask(cell).sum()) for cell in sample.partitions(number)}
+        short = {cell: FEWEST - n for cell, n in counts.items() if n < FEWEST}
+        if short:
+            more = sum(short.values())
+            yield (
+                f", step {number}: the joint model needs {FEWEST} steps in a partition; {len(short)} of {len(counts)} "
+                f"partitions have fewer, {more} more experiments would do."
+            )
+        if len(sample.increments(number)) < 2 or len(sample.retentions(number)) < 2:
+            levels = max(2, len(sample.increments(number))) * max(2, len(sample.retentions(number)))
+            lacking = 2 * levels - sum(min(2, n) for n in counts.values())
+            yield (
+                f", step {number}: the effects of retention and increment need two levels of each and two steps in every "
+                f"partition, {lacking} more experiments would do."
+            )
+        elif min(counts.values()) < 2:
+            lacking = sum(max(0, 2 - n) for n in counts.values())
+            yield f", step {number}: an ANOVA needs two steps in every partition, {lacking} more experiments would do."
+        if probes_within(EARLY, sample.probes(number)) == 1:
+            yield (
+                f", step {number}: no probe in the first quarter of training but the one before it, so whether a quarter is "
+                "enough cannot be asked; probe_every = 1 measures after every epoch."
+            )
+        mask = sample.mask(Subset(number))
+        if len(sample.steps) and not np.isfinite(sample.values["SIC", "rho"][mask]).any():
+            yield f", step {number}: no ranking: steps have fewer than three past classes, or nothing was measured."

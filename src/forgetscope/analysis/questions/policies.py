@@ -1,0 +1,108 @@
+"""Rehearsal policies compared in pairs: experiments that share their first step and differ in nothing but the policy."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forgetscope.analysis.experiments import Experiment, StepSummary
+from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
+from forgetscope.store import Store, StoredStep
+
+BASELINE = "uniform"
+QUANTITIES = {
+    "accuracy": "accuracy, all classes",
+    "new_accuracy": "accuracy, new classes",
+    "mean_forgetting": "mean FG",
+    "forgetting_range": "FG-R",
+    "forgetting_half_gap": "FG-HG",
+    "worst_forgetting": "FG, worst class",
+}
+
+
+@dataclass(frozen=True)
+class PolicyComparison:
+    """One policy at one step number: each quantity's mean over pairs with the baseline, and the mean paired difference.
+
+    Second steps of a pair have a common parent; later ones build on their own policy's second steps."""
+
+    step: int
+    policy: str
+    baseline: str
+    pairs: int
+    means: dict[str, Estimate]
+    differences: dict[str, Estimate]  # policy minus baseline, within pairs
+    diverged: int  # further steps of this policy whose training diverged; they are in no pair
+
+
+def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> list[PolicyComparison]:
+    """Every policy that forms pairs with the baseline policy, the baseline first; empty where there are none."""
+    found = list(found)
+    found = [experiment for experiment in found if not experiment.simulated] or found  # never both in one mean
+    if len({_policy(step) for experiment in found for step in experiment.chain[1:]}) < 2:
+        return []
+    siblings: dict[tuple[int, str], dict[str, StepSummary]] = {}
+    diverged: dict[str, tuple[int, str]] = {}
+    for experiment in found:
+        policies = {_policy(step) for step in experiment.chain[1:]}
+        if len(policies) != 1:
+            continue
+        (policy,) = policies
+        if experiment.diverged is not None:
+            diverged[experiment.diverged.id] = (len(experiment.chain), policy)
+        rest = experiment.steps[0].id if experiment.steps else ""
+        for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
+            rest += _but_for_the_policy(step)
+            siblings.setdefault((summary.step, rest), {})[policy] = summary
+    pairs: dict[tuple[int, str], list[tuple[StepSummary, StepSummary]]] = {}
+    for (number, _), by_policy in siblings.items():
+        if baseline in by_policy and len(by_policy) > 1:
+            for policy, summary in by_policy.items():
+                pairs.setdefault((number, policy), []).append((summary, by_policy[baseline]))
+    order = sorted(pairs, key=lambda key: (key[0], key[1] != baseline, key[1]))
+    counts = Counter(diverged.values())
+    return [_comparison(*key, baseline, pairs[key], counts[key]) for key in order]
+
+
+def planned_experiments(store: Store, chains: Iterable[Sequence[str]]) -> list[Experiment]:
+    """Of these chains of step ids, as much as the store has."""
+    found = []
+    for chain in chains:
+        there = [id in store for id in chain]
+        until = there.index(False) if False in there else len(chain)
+        if until:
+            found.append(Experiment([store.step(id) for id in chain[:until]]))
+    return found
+
+
+def _policy(step: StoredStep) -> str:
+    return str(step.info["spec"]["rehearsal"]["policy"])
+
+
+def _but_for_the_policy(step: StoredStep) -> str:
+    spec = step.info["spec"]
+    rehearsal = {**spec["rehearsal"], "policy": None, "policy_source": None}
+    return json.dumps([spec["seed"], spec["classes"], *(_set(part) for part in (spec["training"], rehearsal))])
+
+
+def _set(options: dict[str, Any]) -> dict[str, Any]:
+    """What is not set does not count: an option may be younger than the step."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _comparison(
+    step: int, policy: str, baseline: str, pairs: Sequence[tuple[StepSummary, StepSummary]], diverged: int
+) -> PolicyComparison:
+    values = {name: [(getattr(mine, name), getattr(base, name)) for mine, base in pairs] for name in QUANTITIES}
+    return PolicyComparison(
+        step=step,
+        policy=policy,
+        baseline=baseline,
+        pairs=len(pairs),
+        means={name: mean_estimate([mine for mine, _ in both]) for name, both in values.items()},
+        differences={name: mean_estimate([mine - base for mine, base in both]) for name, both in values.items()},
+        diverged=diverged,
+    )

@@ -1,0 +1,52 @@
+"""Which classes suffer: the mean forgetting of each class over the steps in which it is a past class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from forgetscope.analysis.inputs.samples import Collection, Sample, Subset
+from forgetscope.analysis.statistics.estimates import mean_estimate
+from forgetscope.store import Store
+
+COLUMNS = ("benchmark", "policy", "subset", "class_id", "class_name", "mean", "mean_lo", "mean_hi", "n", "simulated")
+
+
+def class_forgetting(collection: Collection, store: Store) -> pd.DataFrame:
+    """Per benchmark, step number and class, most forgotten first; t intervals over steps. store: to look up names."""
+    rows = []
+    for sample in collection.samples:
+        names = _names(sample, store)
+        rows += [row for number in sample.numbers for row in _classes(sample, number, names)]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _names(sample: Sample, store: Store) -> dict[int, str]:
+    """Of all past classes, by id, from as few steps as hold them."""
+    names: dict[int, str] = {}
+    for step in sample.steps:
+        if not names.keys() >= set(step.class_ids.tolist()):
+            table = store.step(step.facts.id).table("classes", ["class_id", "class_name"])
+            names |= dict(zip(table["class_id"].to_pylist(), table["class_name"].to_pylist(), strict=True))
+    return names
+
+
+def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[dict[str, Any]]:
+    values: dict[int, list[float]] = {}
+    for i in np.flatnonzero(sample.mask(Subset(number))):
+        step = sample.steps[i]
+        for id, forgetting in zip(step.class_ids.tolist(), step.forgetting.tolist(), strict=True):
+            values.setdefault(id, []).append(forgetting)
+    where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number)}
+    found = [(id, mean_estimate(forgetting)) for id, forgetting in values.items()]
+    return [
+        {
+            **where,
+            **{"class_id": id, "class_name": names[id]},
+            **{"mean": estimate.value, "mean_lo": estimate.low, "mean_hi": estimate.high, "n": estimate.n},
+            "simulated": sample.simulated is not None,
+        }
+        for id, estimate in sorted(found, key=lambda pair: (-pair[1].value if pair[1].n else np.inf, pair[0]))
+    ]

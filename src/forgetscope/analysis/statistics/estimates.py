@@ -1,0 +1,151 @@
+"""Estimates with intervals. Validated against scipy and by hand in the tests."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+from forgetscope.analysis.statistics import bootstrap
+from forgetscope.analysis.statistics import rank_correlation as ranks
+from forgetscope.errors import InputError
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval and the number of samples behind it. NaN where it cannot be had."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        """`0.512 [0.430, 0.587], n = 40`; as many digits as the interval's width deserves."""
+        return "".join(self._parts())
+
+    def _repr_html_(self) -> str:
+        value, rest = self._parts()
+        return f"<b>{value}</b>{rest}"
+
+    def _parts(self) -> tuple[str, str]:
+        width = self.high - self.low
+        digits = max(0, min(12, 2 - math.floor(math.log10(width)))) if math.isfinite(width) and width > 0 else 3
+        value = "unknown" if math.isnan(self.value) else f"{self.value:.{digits}f}"
+        interval = "" if math.isnan(width) else f" [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+        return value, f"{interval}, n = {self.n}"
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
+    """Rank correlation over the pairs in which both are known; average ranks for ties.
+
+    NaN below three pairs, and where one of the two is constant: there is no ranking to agree with."""
+    return float(ranks.spearman(x, y))
+
+
+def mean_estimate(values: ArrayLike) -> Estimate:
+    """Plain mean with a Student t interval; NaN values are left out."""
+    known = _known(values)
+    value = float(known.mean()) if len(known) else math.nan
+    margin = _margin(known)
+    return Estimate(value, value - margin, value + margin, len(known))
+
+
+def correlation_estimate(correlations: ArrayLike, classes: int | Sequence[int]) -> Estimate:
+    """Fisher-z mean tanh(mean(atanh rho)) with a t interval in z, mapped back; NaN values are left out.
+
+    classes: how many classes each correlation ranks. A perfect correlation of n ranks has an infinite z. It is taken as
+    1 - 6 / (n^3 - n), half-way to the next value that n untied ranks can reach, so that it neither swamps nor spoils a mean.
+    """
+    return in_rho(mean_estimate(fisher_z(correlations, classes)))
+
+
+def fisher_z(correlations: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]:
+    """atanh rho, with perfect correlations of n ranks clipped to 1 - 6 / (n^3 - n); the only place where this is done."""
+    rho = np.asarray(correlations, np.float64)
+    n = np.maximum(np.broadcast_to(np.asarray(classes, np.float64), rho.shape), 2)
+    limit = 1 - 6 / (n**3 - n)
+    z: NDArray[np.float64] = np.arctanh(np.clip(rho, -limit, limit))
+    return z
+
+
+def in_rho(in_z: Estimate) -> Estimate:
+    """An estimate in Fisher's z as a correlation."""
+    return Estimate(math.tanh(in_z.value), math.tanh(in_z.low), math.tanh(in_z.high), in_z.n)
+
+
+def sd_estimates(
+    samples: Sequence[ArrayLike],
+    *,
+    resamples: int = bootstrap.RESAMPLES,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Estimate]:
+    """Population standard deviations (ddof 0) with BCa intervals; NaN values are left out.
+
+    All samples at once, as those of equal size share their resamples: a hundred cost little more than one."""
+    known = [_known(sample) for sample in samples]
+    ends = np.full((len(known), 2), np.nan)
+    alike: dict[int, list[int]] = {}
+    for i, sample in enumerate(known):
+        alike.setdefault(len(sample), []).append(i)
+    alike.pop(0, None)
+    done, total = itertools.count(1), sum(bootstrap.ticks(len(chosen), n, resamples) for n, chosen in alike.items())
+    for chosen in alike.values():
+        stacked = np.stack([known[i] for i in chosen])
+        ends[chosen] = bootstrap.bca(stacked, "sd", resamples=resamples, seed=seed, tick=lambda: progress(next(done), total))
+    values = [float(sample.std()) if len(sample) else math.nan for sample in known]
+    return [
+        Estimate(value, float(low), float(high), len(sample))
+        for value, (low, high), sample in zip(values, ends, known, strict=True)
+    ]
+
+
+def sd_estimate(values: ArrayLike, *, resamples: int = bootstrap.RESAMPLES, seed: int = 0) -> Estimate:
+    """One of `sd_estimates`."""
+    return sd_estimates([values], resamples=resamples, seed=seed)[0]
+
+
+def needed_samples(values: ArrayLike, half_width: float) -> int | None:
+    """The least n for which the t interval of a mean is expected to reach no further than `half_width` to either side.
+
+    Judged by the sample standard deviation of these values; None if there are fewer than two. For correlations give z values
+    and a half-width in z: near rho it is about (half-width in rho) / (1 - rho²)."""
+    known = _known(values)
+    if len(known) < 2:
+        return None
+    if not half_width > 0:
+        raise InputError(f"An interval cannot have a half-width of {half_width:g}. Ask for one above 0.")
+    sd = float(known.std(ddof=1))
+
+    def reach(n: int) -> float:
+        return t_quantile(n - 1) * sd / math.sqrt(n)
+
+    enough = 2
+    while reach(enough) > half_width:
+        enough *= 2
+    return enough // 2 + 1 + bisect.bisect_left(range(enough // 2 + 1, enough), True, key=lambda n: reach(n) <= half_width)
+
+
+def _margin(known: NDArray[np.float64]) -> float:
+    if len(known) < 2:
+        return math.nan
+    return t_quantile(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
+
+
+def t_quantile(freedom: float) -> float:
+    """Of Student's t, for intervals. As scipy.stats has it, which takes most of a second to import."""
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def _known(values: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(values, np.float64)
+    return array[~np.isnan(array)]

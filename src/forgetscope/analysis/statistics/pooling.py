@@ -1,0 +1,75 @@
+"""Means and standard deviations over steps: correlations in Fisher's z, everything else as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forgetscope.analysis.inputs.cache import Arrays, Cache, content_of
+from forgetscope.analysis.statistics.estimates import (
+    Estimate,
+    correlation_estimate,
+    fisher_z,
+    in_rho,
+    mean_estimate,
+    sd_estimates,
+)
+
+Values = NDArray[np.float64]
+
+
+def mean_of(statistic: str, values: Values, ranked: NDArray[np.int64]) -> Estimate:
+    """With its t interval. ranked: how many classes (or runs) each correlation ranks."""
+    if statistic.startswith("rho"):
+        return correlation_estimate(values, ranked.tolist())
+    return mean_estimate(values)
+
+
+def spread_of(known: Values) -> float:
+    """The population standard deviation, of untransformed values."""
+    return float(known.std()) if len(known) else math.nan
+
+
+def means_along(correlations: Values, ranked: NDArray[np.int64]) -> dict[str, Values]:
+    """Of correlations [S, columns]: each column's mean with interval, standard deviation and number."""
+    found = [in_rho(mean_estimate(column)) for column in fisher_z(correlations, ranked[:, None]).T]
+    spreads = [spread_of(column[~np.isnan(column)]) for column in correlations.T]
+    return {
+        "mean": np.array([e.value for e in found]),
+        "mean_lo": np.array([e.low for e in found]),
+        "mean_hi": np.array([e.high for e in found]),
+        "sd": np.array(spreads),
+        "n": np.array([e.n for e in found]),
+    }
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """BCa intervals of standard deviations; samples of the same size share their resamples."""
+
+    cache: Cache
+    resamples: int
+    progress: Callable[[str, int, int], None]
+
+    def intervals(self, samples: Sequence[Values]) -> list[Estimate]:
+        """Of standard deviations (ddof 0). Equal samples have equal intervals, whatever else is asked for."""
+        contents = [content_of(values, self.resamples) for values in samples]
+        missing = {c: values for c, values in zip(contents, samples, strict=True) if not self.cache.has("spread", c)}
+        progress = partial(self.progress, "blocks of resamples")
+        made = dict(
+            zip(missing, sd_estimates(list(missing.values()), resamples=self.resamples, progress=progress), strict=True)
+        )
+        return [self._interval(content, len(values), made) for content, values in zip(contents, samples, strict=True)]
+
+    def _interval(self, content: str, n: int, made: Mapping[str, Estimate]) -> Estimate:
+        def computed() -> Arrays:
+            found = made[content]
+            return {"estimate": np.array([found.value, found.low, found.high])}
+
+        value, low, high = self.cache.get("spread", content, computed)["estimate"].tolist()
+        return Estimate(value, low, high, n)

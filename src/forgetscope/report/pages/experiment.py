@@ -1,0 +1,172 @@
+"""The report page of one experiment: a single HTML file that makes no network request and computes no statistic.
+
+Python says what was found and embeds the numbers as one JSON document; `experiment.js` draws from it, so that charts follow the
+reader's step, screen and colour scheme. Class names are untrusted: they reach the page through autoescaping, `tojson` and
+`textContent` only, and the page's Content-Security-Policy runs no script but the two whose digests it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.errors import StoreError
+from forgetscope.report.pages.explorer import Explorer
+from forgetscope.report.pages.packing import asset, script_digest
+from forgetscope.report.words.sentences import budget, finding
+from forgetscope.store import COEFFICIENTS, StoredStep
+
+
+def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explorer: Explorer | None = None) -> str:
+    """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none.
+
+    explorer: of the experiment's steps, for a section about one class at a time."""
+    if not experiment.steps:
+        raise StoreError(f"Experiment {experiment.id[:8]} has nothing to show. {finding(experiment, None)}")
+    from jinja2 import Environment, StrictUndefined
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
+    exploring = explorer is not None and bool(experiment.summaries)
+    own = ["core.js", "experiment.js", *(["explorer.js"] if exploring else [])]
+    scripts = [get_plotlyjs(), "\n".join([*map(asset, own), *(["startExplorer();"] if exploring else [])])]
+    return environment.from_string(asset("experiment.html.j2")).render(
+        experiment=experiment,
+        finding=finding(experiment, experiment.summaries[-1] if experiment.summaries else None),
+        facts=_facts(experiment),
+        settings=_settings(experiment),
+        measures=MEASURES,
+        document=_document(experiment, thumbnails),
+        css=asset("base.css") + asset("explorer.css"),
+        explorer_markup=asset("explorer.html.j2") if exploring else "",
+        packs=explorer.embedded() if explorer is not None and exploring else {},
+        scripts=scripts,
+        digests=[script_digest(script) for script in scripts],
+    )
+
+
+def _facts(experiment: Experiment) -> dict[str, str]:
+    """What was run, for the header; where steps differ, every value that occurs."""
+    specs = [step.spec for step in experiment.steps]
+    facts = {
+        "Data set": experiment.data_title,
+        "Network": experiment.network,
+        "Steps": str(len(specs)),
+        "Classes per step": _distinct(len(spec.classes) for spec in specs),
+        "Kept for rehearsal": _distinct(budget(spec.rehearsal) for spec in specs if spec.rehearsal),
+        "Policy": _distinct(spec.rehearsal.policy for spec in specs if spec.rehearsal),
+        "Epochs": _distinct(spec.training.epochs for spec in specs),
+        "Seed": _distinct(spec.seed for spec in specs),
+        "Id": experiment.id[:8],
+    }
+    return {label: text for label, text in facts.items() if text}
+
+
+def _distinct(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(map(str, values)))
+
+
+def _settings(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
+    """Per group and setting: its value in each step, empty where a step has none."""
+    steps = [_step_settings(step) for step in experiment.steps]
+    groups: dict[str, dict[str, list[str]]] = {}
+    for group in steps[0]:
+        labels = dict.fromkeys(label for step in steps for label in step[group])
+        groups[group] = {label: [_text(step[group].get(label, "")) for step in steps] for label in labels}
+    return groups
+
+
+def _step_settings(step: StoredStep) -> dict[str, dict[str, object]]:
+    spec, info = step.spec, step.info
+    last_epoch = info["history"][-1] if info["history"] else {}
+    return {
+        "Step": {"id": step.id, "new classes": len(spec.classes), "seed": spec.seed, "protocol": spec.protocol},
+        "Training": {**spec.training.model_dump(exclude={"augmentation"}), **spec.training.augmentation.model_dump()},
+        "Rehearsal": spec.rehearsal.model_dump() if spec.rehearsal else {},
+        "Last epoch": last_epoch,
+        "Time": {**info["timings"], "committed": info["committed"]},
+        "Made with": info["environment"],
+        "Simulated": (step.simulated or {}).get("truth", {}),
+    }
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _document(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> dict[str, object]:
+    """Everything that the charts show. Missing numbers are null; class ids are the keys of `classes`."""
+    rows = experiment.classes[experiment.classes["step"] == experiment.steps[-1].spec.step]
+    ids = rows["class_id"].tolist()
+    accuracies = experiment.classes.pivot(index="class_id", columns="step", values="accuracy").loc[ids]
+    return {
+        "measures": MEASURES,
+        "coefficients": COEFFICIENTS,
+        "classes": {
+            str(id): {"name": name, "introduced": introduced, "thumbnail": _data_uri(thumbnails.get(id))}
+            for id, name, introduced in zip(ids, rows["class_name"].tolist(), rows["introduced_step"].tolist(), strict=True)
+        },
+        "accuracies": {"classes": ids, "steps": accuracies.columns.tolist(), "values": _numbers(accuracies)},
+        "steps": [_step(experiment, summary) for summary in experiment.summaries],
+    }
+
+
+def _step(experiment: Experiment, summary: StepSummary) -> dict[str, object]:
+    past = experiment.past_classes(summary.step)
+    order = past["class_id"].tolist()
+    columns = ["accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
+    return {
+        "step": summary.step,
+        "finding": finding(experiment, summary),
+        "mean_forgetting": _number(summary.mean_forgetting),
+        "forgetting_range": _number(summary.forgetting_range),
+        "forgetting_half_gap": _number(summary.forgetting_half_gap),
+        "accuracy": _number(summary.accuracy),
+        "new_accuracy": _number(summary.new_accuracy),
+        "correlations": {name: _number(rho) for name, rho in summary.correlations.items()},
+        "past": [
+            {"id": id, "missing": reason if isinstance(reason, str) else None, **dict(zip(columns, values, strict=True))}
+            for id, reason, values in zip(order, past["missing"], _numbers(past[columns]), strict=True)
+        ],
+        "curves": _curves(experiment.probes[experiment.probes["step"] == summary.step], order),
+        "matrix": _matrix(experiment.pairs[experiment.pairs["step"] == summary.step], order),
+    }
+
+
+def _curves(probes: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
+    """Each coefficient so far at every probe, per class in `order`; once a term is missing, so is every later sum."""
+    if probes.empty:
+        return None
+    sums = {
+        name: probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False) for name in COEFFICIENTS
+    }
+    return {"iterations": sums["sic"].index.tolist(), **{name: _numbers(frame[order].T) for name, frame in sums.items()}}
+
+
+def _matrix(pairs: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
+    """Summed terms: rows are past classes in `order`, columns the same classes and then the new ones."""
+    if pairs.empty:
+        return None
+    new = pairs.loc[pairs["source_is_new"], "source_class_id"].unique().tolist()
+    terms = pairs.pivot(index="class_id", columns="source_class_id", values="term").loc[order, [*order, *new]]
+    return {"past": order, "new": new, "terms": _numbers(terms)}
+
+
+def _numbers(frame: pd.DataFrame) -> list[list[float | None]]:
+    return [[_number(value) for value in row] for row in frame.to_numpy(dtype="float64").tolist()]
+
+
+def _number(value: float) -> float | None:
+    """Six digits are more than a chart can show, and halve the page."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _data_uri(png: bytes | None) -> str | None:
+    return None if png is None else f"data:image/png;base64,{base64.b64encode(png).decode()}"

@@ -1,0 +1,45 @@
+"""How a store came about: the plans that were run into it, and its policies in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forgetscope.analysis.index import glance
+from forgetscope.analysis.questions.policies import PolicyComparison, compare_policies
+from forgetscope.analysis.results import Analysis
+from forgetscope.benchmark.records import recorded_plans, recorded_reruns
+from forgetscope.errors import StoreError
+from forgetscope.store import Store, StoredStep
+
+
+@dataclass(frozen=True)
+class Provenance:
+    plans: Sequence[dict[str, Any]]
+    unplanned: Sequence[Sequence[StoredStep]]  # experiments that belong to no plan, as chains of steps
+    policies: Sequence[PolicyComparison]
+    note: str = ""  # why policies are not compared, where a store has more than one; and what could not be read
+
+
+def provenance_of(analysis: Analysis, progress: Callable[[str, int, int], None] = lambda what, done, total: None) -> Provenance:
+    store = Store.existing(analysis.store)
+    there = store.ids()
+    problems: list[StoreError] = []
+    plans = [
+        plan for plan in recorded_plans(store, problems.append) if any(id in there for id in _own(plan))
+    ]  # an estimate records its plan too
+    again = {other for plan in plans for picked in recorded_reruns(plan) for other in picked.others}
+    found = [one for one in glance(store, progress, problems.append) if one.id not in again]
+    left_out = " ".join(f"Left out: {problem}" for problem in problems)
+    planned = {id for plan in plans for id in _own(plan)}
+    unplanned = [one.chain for one in found if one.id not in planned and not one.simulated]
+    if len({sample.policy for sample in analysis.collection.samples}) < 2:
+        return Provenance(plans, unplanned, [], left_out)
+    rows = compare_policies(found)
+    unpaired = 'No two policies were run from a common first step, so there are no pairs; design = "paired" makes them.'
+    return Provenance(plans, unplanned, rows, " ".join(filter(None, ("" if rows else unpaired, left_out))))
+
+
+def _own(plan: Mapping[str, Any]) -> Iterator[str]:
+    return (id for chain in plan["chains"] for id in chain["steps"])

@@ -1,0 +1,113 @@
+"""Plans and their progress, as tables for a terminal and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+
+from forgetscope.benchmark.costs import Estimate
+from forgetscope.benchmark.plans import Plan
+from forgetscope.benchmark.space import Drawn, Partition
+from forgetscope.benchmark.status import Status
+from forgetscope.report.terminal.tables import make_table, titled
+from forgetscope.report.words.quantities import counted, duration, size_text
+
+FAILURES_SHOWN = 10
+
+
+def plan_document(plan: Plan, done: int, estimate: Estimate | None, missing: str | None) -> dict[str, Any]:
+    """`missing` says why there is no estimate."""
+    partitions = plan.partitions()
+    return {
+        "plan": plan.id,
+        "kind": plan.about["kind"],
+        "dataset": plan.data.name,
+        "network": plan.network,
+        "experiments": len(plan.chains),
+        "measured_steps": {str(step): sum(len(ids) for ids in cells.values()) for step, cells in partitions.items()},
+        "partitions": {
+            str(step): [{**partition._asdict(), "steps": len(ids)} for partition, ids in cells.items()]
+            for step, cells in partitions.items()
+        },
+        "reruns": sum(len(reruns.others) for reruns in plan.reruns),
+        "steps": len(plan.jobs),
+        "steps_done": done,
+        "steps_to_run": len(plan.jobs) - done,
+        "steps_shared": plan.steps_shared,
+        "estimate": {"missing": missing} if estimate is None else estimate.described(),
+    }
+
+
+def plan_view(plan: Plan, done: int, estimate: Estimate | None, missing: str | None) -> RenderableType:
+    table = make_table((), ("step", "increment", "retention", "measured steps"))
+    for step, cells in plan.partitions().items():
+        for partition, ids in cells.items():
+            table.add_row(str(step), *_shares(partition), str(len(ids)))
+    lines = [f"{len(plan.chains)} experiments, {len(plan.jobs)} distinct steps ({plan.steps_shared} more are shared)"]
+    if plan.reruns:
+        lines.append(f"{len(plan.reruns)} steps are run again, {sum(len(r.others) for r in plan.reruns)} times in all")
+    lines.append(f"{done} steps are done, {len(plan.jobs) - done} are to run")
+    if estimate is None:
+        lines.append(f"No estimate: {missing}")
+    else:
+        lines.append(
+            f"They take about {duration(estimate.seconds)} with {counted(estimate.jobs, 'job')} at a time, "
+            f"{size_text(round(estimate.memory))} of memory and {size_text(round(estimate.disk))} on disk"
+        )
+    return titled(f"Plan {plan.id}: {plan.data.name}, {plan.network}", table, *lines)
+
+
+def sample_document(drawn: list[Drawn]) -> list[dict[str, Any]]:
+    return [
+        {
+            **experiment.partition._asdict(),
+            "policy": experiment.policy,
+            "number": experiment.number,
+            "seed": experiment.run.seed,
+            "sequence_seed": experiment.run.sequence_seed,
+            "sequence": [list(group) for group in experiment.sequence],
+        }
+        for experiment in drawn
+    ]
+
+
+def sample_view(drawn: list[Drawn]) -> RenderableType:
+    table = make_table(("classes of each step", "policy"), ("increment", "retention", "number", "seed"))
+    for experiment in drawn:
+        classes = " | ".join(_shortened(group) for group in experiment.sequence)
+        numbers = (str(experiment.number), str(experiment.run.seed))
+        table.add_row(classes, experiment.policy, *_shares(experiment.partition), *numbers)
+    return table
+
+
+def status_view(status: Status) -> RenderableType:
+    table = make_table((), ("step", "increment", "retention", "done", "running", "failed", "diverged"))
+    for cell in status.cells:
+        step = "re-runs" if cell.step is None else str(cell.step)
+        counts = [f"{cell.done} of {cell.total}", *(str(n or "") for n in (cell.running, cell.failed, cell.diverged))]
+        table.add_row(step, *_shares(cell.partition), *counts)
+    lines = [f"{status.done} of {status.total} steps are done" + ("" if status.active else "; nothing is running")]
+    if not status.active and status.done + status.blocked + len(status.failures) < status.total:
+        lines.append("The command that runs this plan does the rest.")
+    lines += [f"  running: {job['step'][:8]}, epoch {job['epoch']} of {job['epochs']}" for job in status.running]
+    if status.seconds_left is not None and status.steps_per_hour is not None:
+        lines.append(f"{status.steps_per_hour:,.0f} steps per hour, {duration(status.seconds_left)} left")
+    for step, message in list(status.failures.items())[:FAILURES_SHOWN]:
+        lines.append(f"  failed: {step[:8]}: {message}")
+    if len(status.failures) > FAILURES_SHOWN:
+        lines.append(f"  and {len(status.failures) - FAILURES_SHOWN} more")
+    if status.diverged:
+        lines.append(f"{status.diverged} steps diverged: they are kept and excluded from statistics")
+    if status.blocked:
+        lines.append(f"{status.blocked} steps build on one that failed or diverged and are not run")
+    return titled(f"Plan {status.plan}", table, *lines)
+
+
+def _shares(partition: Partition | None) -> tuple[str, str]:
+    return ("", "") if partition is None else (f"{100 * partition.increment:g} %", f"{100 * partition.retention:g} %")
+
+
+def _shortened(group: tuple[int, ...], shown: int = 5) -> str:
+    numbers = " ".join(map(str, group[:shown]))
+    return numbers if len(group) <= shown else f"{numbers} ... ({len(group)})"

@@ -1,0 +1,87 @@
+"""A store's files as tables on a terminal: what there is, what is damaged, what can go; and the answers to SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+
+from forgetscope.housekeeping.collection import Freeable
+from forgetscope.housekeeping.inventory import Folder, Inventory
+from forgetscope.housekeeping.verification import Verification
+from forgetscope.report.terminal.tables import make_table, plain, titled
+from forgetscope.report.words.quantities import counted, size_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LISTED = 20  # of many files of one kind
+ROWS = 1000  # of an SQL answer
+
+
+def inventory_view(held: Inventory, path: str) -> RenderableType:
+    """Sizes by kind, then working folders and quarantine one by one."""
+    table = make_table(("files",), ("of steps", "size"))
+    for kind, count in (("tables", held.steps), ("states", held.states), ("records", held.steps)):
+        table.add_row(kind, f"{count:,}", size_text(held.bytes[kind]))
+    title = f"{counted(held.experiments, 'experiment')}, {counted(held.steps, 'step')} in {path}"
+    freeable = (
+        f"`forgetscope store gc` could free {size_text(held.freeable)}, with --all {size_text(held.freeable_with_all)}."
+        if held.freeable_with_all
+        else "There is nothing to free."
+    )
+    parts = [titled(title, table), plain(freeable)]
+    for name, folders in (("Unfinished", held.working), ("Quarantine", held.quarantine)):
+        if folders:
+            parts.append(_folders(name, folders))
+    return Group(*parts)
+
+
+def damage_lines(verified: Verification) -> list[str]:
+    """Every damaged file with the reason, a line each however long; nothing but a sentence if all is well."""
+    read = f"{counted(verified.steps, 'step')} and {counted(verified.snapshots, 'snapshot')}, {size_text(verified.bytes)}"
+    if not verified.damage:
+        return [f"Everything is as it was written: {read}."]
+    return [f"Of {read}, these are damaged:", *(f"{damage.path}: {damage.reason}" for damage in verified.damage)]
+
+
+def freeable_view(found: Sequence[Freeable], done: bool, store: Path) -> RenderableType:
+    """What can be freed or was, the largest first, and where in the store."""
+    if not found:
+        return plain("There is nothing to free.")
+    table = make_table(("what", "where"), ("size",))
+    ordered = sorted(found, key=lambda item: (-item.bytes, item.path))
+    for item in ordered[:LISTED]:
+        table.add_row(item.kind, str(item.path.relative_to(store)), size_text(item.bytes))
+    more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
+    return titled(f"{'Freed' if done else 'Can be freed'}: {size_text(sum(item.bytes for item in found))}", table, *more)
+
+
+def answer_view(answer: pa.Table) -> RenderableType:
+    """The first rows of an SQL answer; numbers to the right."""
+    import pyarrow as pa
+
+    def is_number(column: pa.DataType) -> bool:
+        return bool(pa.types.is_integer(column) or pa.types.is_floating(column) or pa.types.is_decimal(column))
+
+    table = make_table((), ())
+    for name, column in zip(answer.column_names, answer.schema.types, strict=True):
+        table.add_column(plain(name), justify="right" if is_number(column) else "left", overflow="fold")
+    for row in zip(*(column.to_pylist() for column in answer.slice(0, ROWS).columns), strict=True):
+        table.add_row(*("–" if value is None else _cell(value) for value in row))
+    cut = f"The first {ROWS} of {answer.num_rows:,} rows; --json prints all." if answer.num_rows > ROWS else None
+    return Group(table, *([plain(cut, "dim")] if cut else []))
+
+
+def _folders(title: str, folders: Sequence[Folder]) -> RenderableType:
+    table = make_table(("where", ""), ("size",))
+    for folder in folders[:LISTED]:
+        table.add_row(str(folder.path), "running" if folder.in_use else "", size_text(folder.bytes))
+    more = [f"and {len(folders) - LISTED} more"] if len(folders) > LISTED else []
+    return titled(f"{title}: {size_text(sum(folder.bytes for folder in folders))}", table, *more)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,177 @@
+"""A store's results for papers: one PDF, a folder that LaTeX compiles, or the figures alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, get_args
+
+from matplotlib.backends.backend_pdf import PdfPages
+from matplotlib.figure import Figure
+
+from forgetscope.analysis.paper.printed import beside_paper
+from forgetscope.analysis.reading import Passage, passages
+from forgetscope.analysis.results import Analysis
+from forgetscope.errors import StoreError
+from forgetscope.files import replacing, told
+from forgetscope.outputs import PDF, refuse_foreign_file, refuse_foreign_folder, writing_folder
+from forgetscope.report.typeset.figures import WIDTH, Drawing, drawings
+from forgetscope.report.typeset.ink import GREY, UNDATED, printing, save
+from forgetscope.report.typeset.latex import BESIDE, escaped, latex_beside, latex_document, latex_table, table_inputs
+from forgetscope.report.typeset.layout import caption, caption_beside, lay_out, lay_out_beside
+from forgetscope.report.typeset.typesetting import Pages, PlainNotation
+from forgetscope.report.words.methods import paragraphs
+
+Format = Literal["pdf", "latex", "png"]
+Progress = Callable[[str, int, int], None]
+
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+def write_paper(
+    analysis: Analysis,
+    path: str | Path,
+    format: Format = "pdf",
+    *,
+    width: float = WIDTH,
+    progress: Progress = lambda what, done, total: None,
+) -> Path:
+    """Write the figures, and all but for `png` also the headline and the tables. The same results give the same bytes.
+
+    pdf: a file. latex: a folder whose `report.tex` compiles with pdflatex. png: a folder of PNG and SVG files. width: of the
+    figures in inches, for `latex` and `png`; 3.5 fits one column of most papers, 7.16 both."""
+    path = Path(path)
+    refuse_foreign(path, format)
+    found = drawings(analysis)
+    if not found:
+        reasons = " ".join(f"Missing: {text}" for text in analysis.more["missing"]["what"])
+        raise StoreError(f"{analysis.store} has nothing to draw. {reasons}".rstrip())
+    if format == "pdf":
+        with told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        _write_pdf(analysis, found, path, progress)
+        return path
+    with writing_folder(path) as building:
+        if format == "latex":
+            _write_latex(analysis, found, building, width, progress)
+        else:
+            _write_figures(found, building, ("png", "svg"), width, progress)
+            (building / "captions.txt").write_text(_captions(found), encoding="utf-8")
+    return path
+
+
+def refuse_foreign(path: Path, format: Format) -> None:
+    """Before results are computed, too: what is there and was not written here is left as it is."""
+    if format == "pdf":
+        refuse_foreign_file(path, PDF, "PDF")
+    else:
+        refuse_foreign_folder(path)
+
+
+def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progress: Progress) -> None:
+    beside = beside_paper(analysis.tables, analysis.collection)
+    with printing():
+        pages = Pages()
+        pages.write(_title(analysis), 15, bold=True)
+        pages.skip(0.05)
+        pages.write(_made(analysis), color=GREY)
+        for passage in passages(analysis):
+            _write_passage(pages, passage)
+        pages.turn()
+        for number, drawing in enumerate(found, start=1):
+            pages.draw(drawing, f"Figure {number}")
+        pages.turn()
+        for number, (label, frame) in enumerate(analysis.tables.items(), start=1):
+            pages.tabulate(f"Table {number}. {caption(label, frame)}", lay_out(label, frame, PlainNotation()))
+            if label in beside:
+                text = f"Table {number}, compared. {caption_beside(label, frame, beside[label])}"
+                pages.tabulate(text, lay_out_beside(label, frame, beside[label], PlainNotation()))
+        pages.turn()
+        for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
+            pages.write(title, 9, bold=True)
+            for sentence in sentences:
+                pages.skip(0.06)
+                pages.write(sentence)
+            pages.skip(0.2)
+        pages.number()
+        metadata = UNDATED["pdf"] | {"Title": _title(analysis)}
+        with replacing(path) as file, PdfPages(file, metadata=metadata) as document:
+            for number, page in enumerate(pages.figures, start=1):
+                document.savefig(page)
+                progress("pages", number, len(pages.figures))
+
+
+def _write_passage(pages: Pages, passage: Passage) -> None:
+    pages.skip(0.12)
+    pages.write(passage.title, 8, bold=bool(passage.paragraphs))
+    for sentences in passage.paragraphs:
+        pages.skip(0.06)
+        pages.write(" ".join(sentences), 8)
+
+
+def _write_latex(analysis: Analysis, found: Sequence[Drawing], folder: Path, width: float, progress: Progress) -> None:
+    _write_figures(found, folder / "figures", ("pdf",), width, progress)
+    (folder / "tables").mkdir()
+    for label, frame in analysis.tables.items():
+        (folder / "tables" / f"{label}.tex").write_text(latex_table(label, frame), encoding="utf-8")
+    beside = beside_paper(analysis.tables, analysis.collection)
+    for label, frame in beside.items():
+        compared = latex_beside(label, analysis.tables[label], frame)
+        (folder / "tables" / f"{label}{BESIDE}.tex").write_text(compared, encoding="utf-8")
+    body = "\n".join(_latex_body(analysis, found, beside))
+    (folder / "report.tex").write_text(latex_document(body), encoding="utf-8")
+
+
+def _latex_body(analysis: Analysis, found: Sequence[Drawing], compared: Collection[str]) -> Iterator[str]:
+    yield f"\\title{{{escaped(_title(analysis))}}}\n\\author{{{escaped(_made(analysis))}}}\n\\date{{}}\n\\maketitle"
+    for passage in passages(analysis):
+        title = escaped(passage.title)
+        yield f"\\section*{{{title}}}" if passage.paragraphs else f"\n{title}\n"
+        yield from (escaped(" ".join(sentences)) + "\n" for sentences in passage.paragraphs)
+    yield "\\clearpage"
+    for drawing in found:
+        image = f"\\includegraphics[width=\\linewidth]{{figures/{drawing.name}.pdf}}"
+        ending = f"\\caption{{{escaped(drawing.caption)}}}\n\\label{{fig:{drawing.name}}}\n\\end{{figure}}\n\\clearpage"
+        yield f"\\begin{{figure}}[htbp]\n\\centering\n{image}\n{ending}"
+    yield table_inputs(name for label in analysis.tables for name in (label, f"{label}{BESIDE}")[: 1 + (label in compared)])
+    for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
+        yield f"\\section*{{{title}}}"
+        yield from (escaped(sentence) + "\n" for sentence in sentences)
+
+
+def _write_figures(
+    found: Sequence[Drawing], folder: Path, formats: Sequence[Literal["pdf", "svg", "png"]], width: float, progress: Progress
+) -> None:
+    folder.mkdir(exist_ok=True)
+    for number, drawing in enumerate(found, start=1):
+        figure = drawing.figure(width)
+        for format in formats:
+            (folder / f"{drawing.name}.{format}").write_bytes(_bytes(figure, format))
+        progress("figures", number, len(found))
+
+
+def _bytes(figure: Figure, format: Literal["pdf", "svg", "png"]) -> bytes:
+    file = io.BytesIO()
+    with printing():
+        save(figure, file, format)
+    return file.getvalue()
+
+
+def _captions(found: Sequence[Drawing]) -> str:
+    return "\n".join(f"{drawing.name}\n{drawing.caption}\n" for drawing in found)
+
+
+def _claims(analysis: Analysis) -> list[str]:
+    return [str(sentence) for sentence in analysis.more["claims"]["sentence"]]
+
+
+def _title(analysis: Analysis) -> str:
+    names = list(dict.fromkeys(sample.benchmark for sample in analysis.collection.samples))
+    return f"Imbalanced forgetting in {' and '.join(names)}"
+
+
+def _made(analysis: Analysis) -> str:
+    coding = "sum-to-zero" if analysis.coding == "sum" else analysis.coding
+    return f"forgetscope {version('forgetscope')}; {coding} coding of factors, {analysis.resamples:,} bootstrap resamples"

@@ -1,0 +1,223 @@
+"""Methods: a paragraph for a paper, made from the specifications, and what reproduces a store."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forgetscope.analysis.headline import counted_steps
+from forgetscope.analysis.inputs.samples import Sample
+from forgetscope.analysis.reading import left_out_sentences
+from forgetscope.analysis.results import Analysis
+from forgetscope.benchmark.space import BenchmarkSpec, presets
+from forgetscope.benchmark.truth import Truth
+from forgetscope.errors import SpecError
+from forgetscope.spec import toml_value
+from forgetscope.store import StoredStep
+
+SAMPLING = {
+    "iid": "drawn with replacement",
+    "reshuffled": "drawn in reshuffled passes without replacement",
+    "reshuffled-short": "drawn in reshuffled passes without replacement, the last batch of which is short",
+}
+LISTED = 12  # seeds that are named; of more, how many there are
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A command, and the file that it needs if any."""
+
+    command: str
+    file: tuple[str, str] | None = None  # name and content
+
+
+def paragraphs(analysis: Analysis) -> list[str]:
+    """Per benchmark what was done, then the statistics and what was excluded."""
+    told = [" ".join(_described(samples)) for samples in _by_benchmark(analysis)]
+    return [*told, f"{' '.join(_statistics(analysis))} {_excluded(analysis)}"]
+
+
+def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Versions, seeds and digests."""
+    rows = []
+    for name in dict.fromkeys(name for environment in environments for name in environment):
+        values = dict.fromkeys(str(environment[name]) for environment in environments if name in environment)
+        rows.append((f"Made with: {name.replace('_', ' ')}", ", ".join(values)))
+    for samples in _by_benchmark(analysis):
+        name = samples[0].benchmark
+        seeds = sorted({step.facts.seed for sample in samples for step in sample.steps})
+        shown = ", ".join(map(str, seeds[:LISTED])) + (f" and {len(seeds) - LISTED} more" if len(seeds) > LISTED else "")
+        rows.append((f"Seeds of {name}", shown))
+        digests = dict.fromkeys(step.facts.digest for sample in samples for step in sample.steps)
+        rows.append((f"Data digest of {name}", ", ".join(digests)))
+    return rows
+
+
+def commands(plans: Sequence[Mapping[str, Any]], unplanned: Sequence[Sequence[StoredStep]]) -> list[Recipe]:
+    """What reproduces the plans that were run into a store, then experiments that belong to none."""
+    found = [recipe for plan in plans if (recipe := _recipe(plan, plans)) is not None]
+    return [*found, *_single(unplanned)]
+
+
+def _by_benchmark(analysis: Analysis) -> list[list[Sample]]:
+    groups: dict[str, list[Sample]] = {}
+    for sample in analysis.collection.samples:
+        if sample.steps:
+            groups.setdefault(sample.benchmark, []).append(sample)
+    return list(groups.values())
+
+
+def _described(samples: Sequence[Sample]) -> Iterator[str]:
+    """Samples of one benchmark differ in nothing but the policy."""
+    first = samples[0].steps[0].facts
+    options = first.options
+    numbers = sorted({n for sample in samples for n in sample.numbers})
+    steps = _listed([counted_steps(sum(int((sample.number == n).sum()) for sample in samples), n) for n in numbers])
+    size = f" at {options['image_size']} pixels" if options.get("image_size") else ""
+    where = f"on {samples[0].dataset}{size} in class-incremental steps"
+    yield f"{samples[0].benchmark}: " + (
+        f"training of {first.network} {where} was simulated with a known truth, {steps}; nothing was trained."
+        if samples[0].simulated
+        else f"{first.network} was trained {where}, and {steps} were measured."
+    )
+    increments = sorted({level for sample in samples for n in sample.numbers for level in sample.increments(n)}, key=float)
+    retentions = dict.fromkeys(level for sample in samples for n in sample.numbers for level in sample.retentions(n))
+    policies = [sample.policy for sample in samples]
+    chosen = f"the policy {policies[0]}" if len(policies) == 1 else f"one of {len(policies)} policies ({_listed(policies)})"
+    new = f"{_listed(increments, 'or')}\u202f% of the classes"
+    yield f"Each step introduces {new}; {_kept(list(retentions))} for rehearsal, chosen by {chosen}."
+    roots = [set(sample.root) for sample in samples]
+    shared = any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots))
+    yield (
+        "Experiments share class sequences and seeds across retentions or policies."
+        if shared
+        else "Every experiment has a class sequence and a seed of its own."
+    )
+    precision = f" in {options['precision']}" if options.get("precision") else ""
+    yield (
+        f"Networks are trained{precision} by SGD with momentum {options['momentum']:g}, weight decay "
+        f"{options['weight_decay']:g} and a learning rate of {options['learning_rate']:g} that a cosine anneals to 0, for "
+        f"{options['epochs']} epochs per step. A batch holds {options['batch']} images, {100 * options['alpha']:g}\u202f% of "
+        f"them rehearsed, {SAMPLING[options['sampling']]}; augmentation: {_augmentation(options['augmentation'])}."
+    )
+    if options.get("validation"):
+        yield f"{100 * options['validation']:g}\u202f% of each class’s training images are set aside and not used."
+    yield _probed(options["probe_every"], options["epochs"])
+
+
+def _kept(retentions: Sequence[str]) -> str:
+    shares = [level for level in retentions if not level.endswith("images")]
+    told = [f"{_listed(shares, 'or')}\u202f% of each past class’s training images"] if shares else []
+    told += [f"{level} of all past classes together" for level in retentions if level.endswith("images")]
+    return f"{_listed(told, 'or')} are kept"
+
+
+def _probed(every: int, epochs: int) -> str:
+    if not every:
+        return "Interference was not measured."
+    if every >= epochs:
+        return "Interference was measured before and after training."
+    often = "every epoch" if every == 1 else f"every {every} epochs"
+    return f"Interference was measured before training and after {often}" + (", and at the end." if epochs % every else ".")
+
+
+def _listed(parts: Sequence[str], word: str = "and") -> str:
+    *others, last = parts
+    return f"{', '.join(others)} {word} {last}" if others else last
+
+
+def _statistics(analysis: Analysis) -> Iterator[str]:
+    yield (
+        "Statistics: rank correlations are Spearman’s, over the past classes of a step; their means are Fisher-z means with t "
+        "intervals in z, other means plain with t intervals, all at 95\u202f%; standard deviations are of the population, with "
+        f"BCa intervals from {analysis.resamples:,} resamples."
+    )
+    yield (
+        "Partial correlations control for the other two of SIC, CIC and NIC. The joint model is a mixed model with random "
+        "intercept and slopes per step, fitted by REML to the other steps of the partition."
+    )
+    coding = "to sum to zero" if analysis.coding == "sum" else "by treatment, as the paper’s are"
+    yield f"ANOVAs are two-way, type III, with HC3 errors and factors coded {coding}."
+
+
+def _excluded(analysis: Analysis) -> str:
+    return " ".join(left_out_sentences(analysis)) or "Nothing was excluded."
+
+
+def _augmentation(options: Mapping[str, Any]) -> str:
+    parts = [f"random crops with {options['crop']} pixels of padding"] if options["crop"] else []
+    parts += ["horizontal flips"] if options["flip"] else []
+    parts += [f"brightness of 1 ± {options['brightness']:.2g}"] if options["brightness"] else []
+    return ", ".join(parts) or "none"
+
+
+def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Recipe | None:
+    name = f"{plan['id']}.toml"
+    shown = shlex.quote(name)
+    if plan["kind"] in ("compare", "variants"):
+        chosen = (
+            f"--policies {shlex.quote(','.join(plan['policies']))}"
+            if plan["kind"] == "compare"
+            else " ".join(f"--vary {shlex.quote(setting)}" for setting in plan["vary"])
+        )
+        return Recipe(
+            f"forgetscope {plan['kind']} {shown} {chosen} --pairs {plan['pairs']} --store results", (name, plan["run"])
+        )
+    text = str(plan["benchmark"])
+    preset = _preset(text)
+    source, needed = (shown, (name, text)) if preset is None else (preset, None)
+    simulated, controlled = plan.get("simulated"), plan["kind"] == "controlled"
+    if simulated and controlled:
+        return None  # the command of its benchmark makes it too
+    if simulated:
+        again = [
+            p["runs"] for p in plans if p["kind"] == "controlled" and p["benchmark"] == text and p.get("simulated") == simulated
+        ]
+        usual = Truth().model_dump()
+        truth = "".join(
+            f" --truth {shlex.quote(f'{name}={value:g}')}"
+            for name, value in simulated["truth"].items()
+            if value != usual.get(name)
+        )
+        reruns = again[0] if again else 0
+        return Recipe(
+            f"forgetscope simulate {source} --seed {simulated['seed']} --reruns {reruns}{truth} --store results", needed
+        )
+    if controlled:
+        return Recipe(f"forgetscope controlled {source} --runs {plan['runs']} --store results", needed)
+    return Recipe(f"forgetscope bench run {source} --store results", needed)
+
+
+def _preset(text: str) -> str | None:
+    """The preset that a recorded benchmark is, if it is one."""
+    try:
+        spec = BenchmarkSpec(**tomllib.loads(text))
+    except SpecError:  # it was recorded before there was such a limit
+        return None
+    return spec.name if spec.name in presets() and BenchmarkSpec.load(spec.name) == spec else None
+
+
+def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Recipe]:
+    """One file for all experiments with the same options, and a command for each."""
+    files: dict[str, list[str]] = {}
+    for chain in chains:
+        first, last = chain[0], chain[-1].spec
+        options: dict[str, Any] = {"dataset": first.info["data"]["name"], "image_size": first.info["data"]["image_size"]}
+        options |= {"network": first.info["network"], "first_batch": first.spec.training.batch}
+        options |= last.training.model_dump(exclude={"augmentation", "batch"}) | last.training.augmentation.model_dump()
+        own: dict[str, Any] = {"seed": last.seed, "sequence": [list(step.spec.classes) for step in chain]}
+        if last.rehearsal is not None:
+            kept = ("policy", "retention")
+            options |= {"batch": last.training.batch} | last.rehearsal.model_dump(exclude={*kept, "policy_source", "alpha"})
+            alphas = [step.spec.rehearsal.alpha for step in chain if step.spec.rehearsal is not None]
+            options["alpha"] = alphas if len(set(alphas)) > 1 else alphas[0]
+            own |= {name: value for name, value in last.rehearsal.model_dump(include=set(kept)).items() if value is not None}
+        text = "".join(f"{name} = {toml_value(value)}\n" for name, value in options.items() if value is not None)
+        settings = " ".join(f"--set {shlex.quote(f'{name}={toml_value(value)}')}" for name, value in own.items())
+        files.setdefault(text, []).append(settings)
+    for number, (text, runs) in enumerate(files.items(), start=1):
+        name = f"run-{number}.toml"
+        yield Recipe("\n".join(f"forgetscope run {name} --store results {settings}" for settings in runs), (name, text))

@@ -1,0 +1,351 @@
+"""Immutable step records on disk: a folder per step, built under a temporary name and renamed into place.
+
+    STORE/steps/<id>/        committed steps; a reader sees all of one or nothing, and needs no lock
+    STORE/working/<id>/      snapshots and probes so far of a step that is being run
+    STORE/working/<id>.lock  avoids double work; correctness rests on the rename
+    STORE/quarantine/        damaged steps, kept for inspection
+
+Of a finished step only the state, which a further step starts from, may be freed later; a marker then stands in its place.
+No file is a pickle. Every file is verified against its manifest when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import safetensors.numpy
+
+from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
+from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_durably, write_soon
+from forgetscope.spec import StepSpec
+from forgetscope.store.stepfiles import STATE, TableName
+from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, Tensors
+
+FOLDERS = ("steps", "working", "plans", "quarantine")
+
+ALL_LAYERS, EVERY_ITERATION, RELEASED = "all layers", "every iteration", "released"  # what `measure` says in `extra`
+COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """Everything that a finished step leaves behind."""
+
+    id: str
+    parent: str | None
+    spec: StepSpec
+    data: Mapping[str, object]  # name, image_size, digest
+    environment: Mapping[str, object]  # what equal bits depend on: device, instruction set, threads, library versions
+    timings: Mapping[str, float]  # seconds
+    history: Sequence[Mapping[str, float]]  # per epoch
+    tables: Mapping[TableName, pa.Table]
+    network: str
+    state: Tensors
+    divergence: Mapping[str, object] | None = None  # epoch, iteration and loss, if training ended that way
+    simulated: Mapping[str, object] | None = None  # seed and truth, if nothing was trained
+    start: Mapping[str, str] | None = None  # SHA-256 of the weights that training started from
+
+
+LeftOut = Callable[[StoreError], None]
+
+
+class Store:
+    """A folder of steps. Opening it reads nothing."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def existing(cls, path: Path | str) -> Store:
+        """For commands that look: the folder must be a store already."""
+        store = cls(path)
+        if not (store.path / "steps").is_dir():
+            raise StoreError(
+                f"There is no store at {store.path}. "
+                "Make one with `forgetscope run` or `forgetscope demo`, or name another folder."
+            )
+        return store
+
+    def prepare(self) -> None:
+        """For commands that write: make the folders and see that they can be written, and that they are the store's own."""
+        self.refuse_links(*FOLDERS)
+        try:
+            for name in ("steps", "working"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=self.path / name):
+                    pass
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreError(f"Cannot write to the store {self.path}: {reason}. Choose another folder with --store.") from None
+        self.refuse_links(*(f"{name}/{entry}" for name in FOLDERS[1:3] for entry in _entries(self.path / name)))
+
+    def refuse_links(self, *names: str) -> None:
+        """What a store that somebody else filled links to is not its own: it is neither packed nor written to."""
+        for name in names:
+            if (path := self.path / name).is_symlink():
+                raise StoreError(
+                    f"{path} is a link to {path.readlink()}. The folders of a store are no links, which could lead to files "
+                    f"that are none of its own. Remove it; to keep a store elsewhere, link to the whole store."
+                )
+
+    def __contains__(self, id: str) -> bool:
+        path = self.path / "steps" / id
+        return path.is_dir() and not path.is_symlink()
+
+    def step(self, id: str) -> StoredStep:
+        return StoredStep(self.path / "steps" / id)
+
+    def ids(self) -> set[str]:
+        """Of all committed steps."""
+        folder = self.path / "steps"
+        if not folder.is_dir():
+            return set()
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")}
+
+    def steps(self) -> list[StoredStep]:
+        """All committed steps, ordered by id."""
+        folder = self.path / "steps"
+        return [StoredStep(folder / id) for id in sorted(self.ids())]
+
+    def readable(self, left_out: LeftOut | None = None) -> list[StoredStep]:
+        """All steps whose records can be read, ordered by id. What is wrong with the others is told to `left_out`; without it,
+        the first of them is an error."""
+        found = []
+        for step in self.steps():
+            try:
+                _ = step.spec
+            except StoreError as error:
+                if left_out is None:
+                    raise
+                left_out(error)
+            else:
+                found.append(step)
+        return found
+
+    def connected(self, steps: Iterable[StoredStep], left_out: LeftOut | None = None) -> dict[str, StoredStep]:
+        """Those of these steps whose ancestors are all among them, by id, parents first."""
+        whole: dict[str, StoredStep] = {}
+        for step in sorted(steps, key=lambda step: (step.number, step.id)):
+            problem = None if step.parent is None else self._misfit(step, whole.get(step.parent))
+            if problem is None:
+                whole[step.id] = step
+            elif left_out is None:
+                raise problem
+            else:
+                left_out(problem)
+        return whole
+
+    def _misfit(self, step: StoredStep, parent: StoredStep | None) -> StoreError | None:
+        """What is wrong with a step that builds on this one, if anything."""
+        if parent is None:
+            again = "" if str(step.parent) in self else " Run its experiment again with `forgetscope run`."
+            return StoreError(
+                f"Step {str(step.parent)[:8]} is missing in {self.path}, or damaged; step {step.id[:8]} builds on it.{again}"
+            )
+        if parent.number + 1 != step.number:
+            return step.damaged("step.json", f"step {step.number} that builds on a step {parent.number}")
+        return None
+
+    def chain(self, id: str) -> list[StoredStep]:
+        """A step and its ancestors, first step first."""
+        steps: list[StoredStep] = []
+        next_id: str | None = id
+        while next_id is not None:
+            if next_id not in self:
+                raise StoreError(
+                    f"Step {next_id[:8]} is missing in {self.path}. Run its experiment again with `forgetscope run`."
+                )
+            steps.insert(0, self.step(next_id))
+            if len(steps) > 1 and (problem := self._misfit(steps[1], steps[0])):
+                raise problem
+            next_id = steps[0].parent
+        return steps
+
+    def experiments(self, left_out: LeftOut | None = None) -> list[list[StoredStep]]:
+        """The chains that no other step continues, latest commit last. left_out: as of `readable`."""
+        return chains_of(self.connected(self.readable(left_out), left_out))
+
+    def find(self, prefix: str) -> StoredStep:
+        """The step whose id begins with `prefix`."""
+        found = [id for id in self.ids() if id.startswith(prefix)]
+        if len(found) != 1:
+            count = len(found) or "No"
+            raise SpecError(f"{count} steps in {self.path} begin with {prefix!r}. {_lists(self.path)}")
+        return self.step(found[0])
+
+    def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:
+        """Write a step whole. If another process was first, its step is verified and ours discarded.
+
+        durable: wait until the disk has it. Otherwise a power cut may damage it, which is noticed when it is read."""
+        contents = _contents(record, committed)
+        manifest = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()}
+        contents["manifest.json"] = _json(manifest)
+
+        def write(folder: Path) -> None:
+            for name, data in contents.items():
+                (write_durably if durable else write_soon)(folder / name, data)
+
+        if not self.install(record.id, write, durable=durable) and self.step(record.id).state_freed:
+            self._bring_back(self.step(record.id), contents[STATE], write)
+        shutil.rmtree(self.working(record.id), ignore_errors=True)
+        return self.step(record.id)
+
+    def _bring_back(self, step: StoredStep, state: bytes, write: Callable[[Path], None]) -> None:
+        """Put a state that was freed, and has been recomputed, into its place.
+
+        Under another environment its last bits may differ; then the record as it was goes to quarantine and ours stands."""
+        if hashlib.sha256(state).hexdigest() != step.manifest[STATE]["sha256"]:
+            self.quarantine(step.folder)
+            self.install(step.id, write)
+            return
+        with told(step.folder / STATE), self._building(step.id) as folder:
+            write_durably(folder / STATE, state)
+            os.replace(folder / STATE, step.folder / STATE)
+            sync_folder(step.folder)
+
+    def install(self, id: str, write: Callable[[Path], None], *, durable: bool = True) -> bool:
+        """Put a step in place whole; False if another was first: then that one is verified and ours discarded.
+
+        write: fills the folder that it is given with files, as durable as the step is to be; if it raises, nothing is left
+        of them."""
+        target = self.path / "steps" / id
+        with self._building(id) as building:
+            try:
+                write(building)
+                with told(building):
+                    if durable:
+                        sync_folder(building)
+                    building.chmod(0o755)  # mkdtemp makes it private; a store may be shared
+                try:
+                    os.rename(building, target)
+                    ours = True
+                except OSError as error:
+                    if id not in self:
+                        raise cannot_write(target, error) from None
+                    self.step(id).verify()
+                    ours = False
+            except WriteError:
+                if building.exists():
+                    raise
+                return self.install(id, write, durable=durable)  # `gc` took it for a leftover, and no lock kept it from that
+            if durable:
+                with told(target):
+                    sync_folder(target.parent)
+        return ours
+
+    @contextmanager
+    def _building(self, id: str) -> Iterator[Path]:
+        """A folder to put a step together in. Nothing is left of it."""
+        with told(self.path / "working"):
+            building = Path(tempfile.mkdtemp(prefix=f"commit-{id[:8]}-", dir=self.path / "working"))
+        try:
+            yield building
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+
+    def expel(self, id: str, note: Callable[[str], None] = lambda text: None) -> str | None:
+        """Move the step to quarantine if it is damaged, and say so. None if it is whole, or not there."""
+        if self.damage(id) is None:
+            return None
+        with self.lock(id, note):
+            damage = self.damage(id)  # asked again: another process may have replaced the step meanwhile
+            if damage is None:
+                return None
+            folder = self.step(id).folder
+            return f"Step {id[:8]} is damaged: {folder / damage.file}: {damage.reason}. Moved to {self.quarantine(folder)}"
+
+    def damage(self, id: str) -> DamagedStep | None:
+        """What is wrong with the files of a step; None if it is whole, or not there."""
+        try:
+            if id in self:
+                self.step(id).verify()
+        except DamagedStep as damage:
+            return damage
+        return None
+
+    def quarantine(self, path: Path) -> Path:
+        """Move a damaged step's folder or a file out of the way, never deleting it."""
+        self.refuse_links(*FOLDERS)
+        name = "-".join(path.relative_to(self.path).parts[1:])
+        return put_aside(path, self.path / "quarantine", name)
+
+    def working(self, id: str) -> Path:
+        """Where a running step keeps its snapshots."""
+        return self.path / "working" / id
+
+    def lock(self, id: str, note: Callable[[str], None]) -> AbstractContextManager[None]:
+        """Hold the step's advisory lock; `note` is told if another process has it."""
+        waiting = f"Another process is running step {id[:8]}; waiting for it."
+        return locked(self.path / "working" / f"{id}.lock", note, waiting, done=lambda: id in self)
+
+
+def chains_of(steps: Mapping[str, StoredStep]) -> list[list[StoredStep]]:
+    """Of steps with all their ancestors: the chains that none of them continues, latest commit last."""
+    parents = {step.parent for step in steps.values()}
+    tips = sorted((step.info["committed"], id) for id, step in steps.items() if id not in parents)
+    return [_chain(steps, tip) for _, tip in tips]
+
+
+def _chain(steps: Mapping[str, StoredStep], tip: str) -> list[StoredStep]:
+    chain, parent = [steps[tip]], steps[tip].parent
+    while parent is not None:
+        chain.append(steps[parent])
+        parent = steps[parent].parent
+    return chain[::-1]
+
+
+def _entries(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def _lists(path: Path) -> str:
+    return f"`forgetscope show {shlex.quote(str(path))}` lists them."
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
+    info = {
+        "schema": SCHEMA,
+        "id": record.id,
+        "parent": record.parent,
+        "status": "done" if record.divergence is None else "diverged",
+        "divergence": None if record.divergence is None else dict(record.divergence),
+        "spec": record.spec.model_dump(mode="json"),
+        "network": record.network,
+        "data": dict(record.data),
+        "environment": dict(record.environment),
+        "timings": dict(record.timings),
+        "history": [dict(epoch) for epoch in record.history],
+        "committed": committed,
+    }
+    if record.simulated is not None:
+        info["simulated"] = dict(record.simulated)
+    if record.start is not None:
+        info["start"] = dict(record.start)
+    contents = {"step.json": _json(info)}
+    for name in (*TABLES, *(name for name in ALL_TABLES if name in record.tables and name not in TABLES)):
+        contents[f"{name}.parquet"] = parquet_bytes(record.tables[name])
+    contents[STATE] = safetensors.numpy.save(record.state)
+    return contents
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode()

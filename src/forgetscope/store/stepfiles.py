@@ -1,0 +1,167 @@
+"""What the record and the manifest of a step must be. Checked when they are read: whoever gets them can trust their form.
+
+A store may be a stranger's. So everything is bounded before it is read, and nothing is believed that can be computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from forgetscope.spec import StepSpec, canonical_id, step_id
+
+TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra"]
+STATE = "state.safetensors"
+FREED = "state.freed"  # the SHA-256 of a state that was freed; written before the state goes
+
+TABLE_BYTES = 256 * 2**20  # of a table's file
+RECORD_BYTES = 16 * 2**20
+PLAN_BYTES = 64 * 2**20  # of a plan.json
+STEPS = 100_000  # the highest number of a step
+_LIMITS = {"manifest.json": 2**20, "step.json": RECORD_BYTES, STATE: 8 * 2**30, FREED: 1024}
+
+Text = Annotated[str, Field(max_length=1000)]
+Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+_Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Scalar = str | int | float | bool | None
+
+
+def limit_of(name: str) -> int:
+    """How many bytes a file of a step may have."""
+    return _LIMITS.get(name, TABLE_BYTES)
+
+
+class _Read(BaseModel):
+    """Further keys are of a later version, and nobody's business here."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Data(_Read):
+    name: Text
+    digest: Text
+    image_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    shape: Annotated[list[Annotated[int, Field(ge=1, le=65_536)]], Field(min_length=2, max_length=2)]
+
+
+class _Record(_Read):
+    """Every key of step.json that anybody uses."""
+
+    id: Id
+    parent: Id | None
+    status: Literal["done", "diverged"]
+    spec: dict[str, Any]
+    network: Text
+    data: _Data
+    environment: dict[Text, _Scalar]
+    timings: dict[Text, float]
+    history: list[dict[Text, float | None]]
+    committed: Text
+    divergence: dict[Text, _Scalar] | None = None
+    simulated: dict[Text, Any] | None = None
+    start: dict[Text, Text] = Field(default_factory=dict)
+
+
+class _File(_Read):
+    sha256: _Sha256
+    size: Count
+
+
+class _Manifest(_Read):
+    files: dict[Text, _File]
+
+
+def strict_json(content: bytes) -> Any:
+    """JSON in UTF-8 with unique keys and finite numbers; ValueError for anything else, however deep it is nested."""
+    try:
+        value = json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+        if rb"\ud" in content.lower():
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def checked_manifest(content: bytes, needed: set[str]) -> dict[str, dict[str, Any]]:
+    """SHA-256 and size of each file, by name; raises ValueError."""
+    manifest: dict[str, dict[str, Any]] = strict_json(content)
+    try:
+        _Manifest(files=manifest)  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise ValueError(f"no list of files and checksums ({first_problem(error)})") from None
+    if missing := needed - set(manifest):
+        raise ValueError(f"no entry for {min(missing)}")
+    if strange := [name for name in manifest if name in ("", ".", "..") or "/" in name or "\0" in name]:
+        raise ValueError(f"{strange[0]!r} is no name of a file")
+    return manifest
+
+
+def checked_record(content: Mapping[str, Any], id: str) -> StepSpec:
+    """The specification in a step.json that is of the form it must have, and is the one that its id promises; ValueError."""
+    try:
+        record = _Record.model_validate(content)
+        spec = StepSpec.model_validate_json(json.dumps(record.spec), strict=True)
+    except ValidationError as error:
+        raise ValueError(f"no record of a step ({first_problem(error)})") from None
+    if record.id != id:
+        raise ValueError(f"it is the record of step {record.id}")
+    if problem := _contradiction(spec, record.parent):
+        raise ValueError(f"no record of a step ({problem})")
+    # An older form was identified by what it held then: without options that came later, or with those that are not set.
+    known = {step_id(record.parent, spec, record.data.digest)}
+    if id not in known:
+        known |= {canonical_id(record.parent, form, record.data.digest) for form in (record.spec, without_none(record.spec))}
+    if id not in known:
+        raise ValueError(f"its specification, parent and data have the id {min(known)[:8]}")
+    return spec
+
+
+def _contradiction(spec: StepSpec, parent: str | None) -> str | None:
+    rehearsal, training = spec.rehearsal, spec.training
+    if not 1 <= spec.step <= STEPS or spec.seed < 0:
+        return f"step = {spec.step}, seed = {spec.seed}"
+    if len({spec.step == 1, parent is None, rehearsal is None}) > 1:
+        return f"step {spec.step} with {'no ' * (parent is None)}parent and {'no ' * (rehearsal is None)}rehearsal"
+    if not spec.classes or min(spec.classes) < 0 or max(spec.classes) >= 2**31 or len(set(spec.classes)) < len(spec.classes):
+        return "classes must be distinct numbers"
+    if training.epochs < 1 or training.batch < 1:
+        return f"epochs = {training.epochs}, batch = {training.batch}"
+    if rehearsal is not None and ((rehearsal.retention is None) == (rehearsal.memory is None) or rehearsal.probe_every < 0):
+        return "one of retention and memory must be set, and probe_every not be negative"
+    return None
+
+
+def first_problem(error: ValidationError) -> str:
+    """What pydantic found first, in one line."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, found['loc']))[:100]}: {found['msg'][:200]}"
+
+
+def without_none(value: Any) -> Any:
+    return {key: without_none(item) for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key that is there twice")
+    return found
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)

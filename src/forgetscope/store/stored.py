@@ -1,0 +1,193 @@
+"""One committed step, as it is read: nothing before it is asked for, and everything verified, bounded and of known form."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from forgetscope.errors import DamagedStep, StateFreed, StoreError
+from forgetscope.files import open_regular, read_regular
+from forgetscope.spec import StepSpec
+from forgetscope.store.stepfiles import FREED, STATE, TableName, checked_manifest, checked_record, limit_of, strict_json
+from forgetscope.store.tablefiles import read_table
+
+SCHEMA = 1
+
+ALL_TABLES: tuple[TableName, ...] = get_args(TableName)
+TABLES = ALL_TABLES[:-1]  # those that every step has; `extra` is there where something was measured beside the probes
+NEEDED = {"step.json", STATE, *(f"{name}.parquet" for name in TABLES)}
+Tensors = dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class StoredStep:
+    """A committed step. Nothing is read before it is asked for; what is read is verified.
+
+    name: its id, where that is not the folder's name because the step is not in its place yet."""
+
+    folder: Path
+    name: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.name or self.folder.name
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The content of step.json."""
+        return self._record[0]
+
+    @cached_property
+    def _record(self) -> tuple[dict[str, Any], StepSpec]:
+        content = self.verified("step.json")
+        try:
+            info: dict[str, Any] = strict_json(content)
+            schema = info["schema"] if isinstance(info, dict) else None
+            if type(schema) is not int:
+                raise ValueError("no record of a step (it has no schema)")
+            if schema <= SCHEMA:
+                return info, checked_record(info, self.id)
+        except (ValueError, KeyError) as error:
+            raise self.damaged("step.json", " ".join(str(error).split())) from None
+        raise StoreError(
+            f"Step {self.id[:8]} in {self.folder.parents[1]} has schema version {schema}; this forgetscope "
+            f"reads up to {SCHEMA}. Upgrade it: `pip install --upgrade forgetscope`."
+        )
+
+    @property
+    def parent(self) -> str | None:
+        parent: str | None = self.info["parent"]
+        return parent
+
+    @property
+    def number(self) -> int:
+        """Of the step in its chain. Without `spec`, whose making takes longer than all the rest in a store of many steps."""
+        return int(self.info["spec"]["step"])
+
+    @cached_property
+    def spec(self) -> StepSpec:
+        if "info" in self.__dict__ and "_record" not in self.__dict__:  # from the index of a store, which checked it
+            return StepSpec.model_validate(self.info["spec"])
+        return self._record[1]
+
+    @property
+    def divergence(self) -> dict[str, Any] | None:
+        """Epoch, iteration and loss at which training diverged; None for a step that came to its end."""
+        facts: dict[str, Any] | None = self.info.get("divergence")
+        return facts
+
+    @property
+    def simulated(self) -> dict[str, Any] | None:
+        """Seed and truth of a simulation; None for a step that was trained."""
+        facts: dict[str, Any] | None = self.info.get("simulated")
+        return facts
+
+    @property
+    def start_weights(self) -> str | None:
+        """SHA-256 of the network when training began, head grown; None where it was not recorded."""
+        digest: str | None = self.info.get("start", {}).get("weights")
+        return digest
+
+    def has(self, name: TableName) -> bool:
+        return f"{name}.parquet" in self.manifest
+
+    def table(self, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
+        """All columns, or some of them, which are decoded alone."""
+        content = self.verified(f"{name}.parquet")
+        try:
+            return read_table(content, name, columns)
+        except ValueError as error:
+            raise self.damaged(f"{name}.parquet", str(error)) from None
+
+    def state(self) -> Tensors:
+        """The tensors that the next step starts from; raises StateFreed if they were freed."""
+        try:
+            content = self.verified(STATE)
+        except DamagedStep:
+            if not self.state_freed:
+                raise
+            raise StateFreed(
+                f"The state of step {self.id[:8]} in {self.folder.parents[1]} was freed by `forgetscope store gc`; "
+                "its results are all there. The next `forgetscope run` that builds on this step recomputes it."
+            ) from None
+        try:
+            tensors: Tensors = safetensors.numpy.load(content)
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise self.damaged(STATE, f"no state ({str(error)[:200]})") from None
+        return tensors
+
+    @property
+    def state_freed(self) -> bool:
+        """Whether the state is gone on purpose: it is not there, and the marker names the one that was."""
+        try:
+            marker = read_regular(self.folder / FREED, limit_of(FREED))
+        except OSError:
+            return False
+        return marker.decode("ascii", "replace") == self.manifest[STATE]["sha256"] and not (self.folder / STATE).exists()
+
+    def verify(self) -> None:
+        """Read and check every file; raises DamagedStep at the first that does not match. A freed state is no damage."""
+        for name in self.manifest:
+            try:
+                self.check(name)
+            except DamagedStep:
+                if name != STATE or not self.state_freed:  # asked afterwards: it may be freed while we look
+                    raise
+        _ = self.info
+
+    @cached_property
+    def manifest(self) -> dict[str, dict[str, Any]]:
+        """SHA-256 and size of each file, by name."""
+        try:
+            return checked_manifest(read_regular(self.folder / "manifest.json", limit_of("manifest.json")), NEEDED)
+        except OSError as error:
+            raise self.damaged("manifest.json", error.strerror or str(error)) from None
+        except ValueError as error:
+            raise self.damaged("manifest.json", " ".join(str(error).split())[:300]) from None
+
+    def verified(self, name: str) -> bytes:
+        """The content of a file that the manifest names."""
+        expected = self.manifest[name]
+        try:
+            content = read_regular(self.folder / name, limit_of(name))
+        except OSError as error:
+            raise self.damaged(name, error.strerror or str(error)) from None
+        self._compare(name, expected, len(content), hashlib.sha256(content).hexdigest())
+        return content
+
+    def check(self, name: str) -> None:
+        """The same without keeping it: a state may be large."""
+        expected = self.manifest[name]
+        try:
+            with open_regular(self.folder / name, limit_of(name)) as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.tell()
+        except OSError as error:
+            raise self.damaged(name, error.strerror or str(error)) from None
+        self._compare(name, expected, size, digest)
+
+    def _compare(self, name: str, expected: dict[str, Any], size: int, digest: str) -> None:
+        if (expected["sha256"], expected["size"]) != (digest, size):
+            raise self.damaged(name, f"{size} bytes that do not match the checksum")
+
+    def damaged(self, name: str, reason: str) -> DamagedStep:
+        """What to raise where a file is not as it must be."""
+        store = shlex.quote(str(self.folder.parent.parent))
+        return DamagedStep(
+            f"Step {self.id[:8]} is damaged: {self.folder / name}: {reason}. "
+            f"`forgetscope store verify {store} --quarantine` moves it out of the way; then the command "
+            "that made it computes it again.",
+            name,
+            reason,
+        )

@@ -1,0 +1,202 @@
+"""Parquet tables of a step, read within bounds: whatever the file says about itself, its pages are looked at before any of them
+is unpacked, and the columns are those that `forgetscope.store.tables` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from forgetscope.store.stepfiles import TableName
+
+ROWS = 20_000_000
+UNPACKED_BYTES = 2**30  # of a table in memory
+TEXT_BYTES = 10_000  # of one text
+COLUMNS = 64
+ROW_GROUPS = 1000
+
+_INT32, _INT64, _FLOAT, _TEXT = pa.int32(), pa.int64(), pa.float64(), pa.string()
+_TERMS = dict.fromkeys(("sic", "cic", "nic", "all_nic", "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal"), _FLOAT)
+_PROBES = {"probe": _INT32, "iteration": _INT64, "class_id": _INT32, **_TERMS}
+SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
+    "classes": {
+        **{"class_id": _INT32, "class_name": _TEXT, "head_node": _INT32, "introduced_step": _INT32, "train_images": _INT32},
+        **{"rehearsal_images": _INT32, "share": _FLOAT, "accuracy_when_learned": _FLOAT, "accuracy": _FLOAT},
+        **dict.fromkeys(("forgetting", "sic", "cic", "nic", "all_nic", "log_sim"), _FLOAT),
+        **{"missing_terms": _INT32, "missing": _TEXT},
+    },
+    "probes": _PROBES,
+    "pairs": {"class_id": _INT32, "source_class_id": _INT32, "source_is_new": pa.bool_(), "term": _FLOAT},
+    "rehearsal": {"class_id": _INT32, "image": _INT64, "position": _INT32},
+    "confusion": {"true": _INT32, "predicted": _INT32, "count": _INT64},
+    "extra": {"measure": _TEXT, **_PROBES},
+}
+_LATER = {"missing_terms"}  # columns that steps of the first versions lack
+_MAY_MISS = {"rehearsal_images", "missing_terms", "missing"}  # values; so may every floating-point number
+_KEYS: dict[TableName, tuple[tuple[str, ...], ...]] = {
+    "classes": (("class_id",), ("head_node",)),
+    "probes": (("probe", "class_id"), ("iteration", "class_id")),
+    "pairs": (("class_id", "source_class_id"),),
+    "rehearsal": (("class_id", "position"),),
+    "confusion": (("true", "predicted"),),
+    "extra": (("measure", "iteration", "class_id"),),
+}
+
+
+def read_table(content: bytes, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
+    """All columns, or some of them, which are decoded alone. Raises ValueError for a file that is no such table."""
+    try:
+        # Texts as dictionaries: a thousand rows with the same long text stay as small as they are in the file.
+        texts = [column for column, type in SCHEMAS[name].items() if type == _TEXT]
+        file = pq.ParquetFile(
+            pa.BufferReader(content),
+            read_dictionary=texts,
+            thrift_string_size_limit=2**20,
+            thrift_container_size_limit=100_000,
+        )
+        _check_metadata(file, name)
+        _check_pages(file.metadata, content, columns)
+        # Not pq.read_table: its threads, still starting when a short command ends beside torch, abort the process at exit.
+        table = file.read(columns=columns, use_threads=False)
+        table.validate(full=True)
+        table = _with_texts(table)
+    except KeyError as error:  # what it has in place of a text's column
+        raise ValueError(f"no column {error.args[0]!r}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"no table ({' '.join(str(error).split())[:200]})") from None
+    _check_values(table, name)
+    return table
+
+
+def _check_metadata(file: pq.ParquetFile, name: TableName) -> None:
+    found, metadata = file.schema_arrow, file.metadata
+    if metadata.num_columns > COLUMNS or metadata.num_row_groups > ROW_GROUPS or metadata.num_rows > ROWS:
+        size = f"{metadata.num_columns} columns, {metadata.num_row_groups} groups, {metadata.num_rows:,} rows"
+        raise ValueError(f"{size}; at most {COLUMNS}, {ROW_GROUPS} and {ROWS:,} are read")
+    if len(set(found.names)) < len(found.names):
+        raise ValueError("two columns of the same name")
+    for column, type in SCHEMAS[name].items():
+        if column not in found.names and column not in _LATER:
+            raise ValueError(f"no column {column}")
+        if column in found.names and _plain(found.field(column).type) != type:
+            raise ValueError(f"column {column} is {found.field(column).type}, not {type}")
+    strange = [field.name for field in found if field.name not in SCHEMAS[name] and not pa.types.is_primitive(field.type)]
+    if strange:
+        raise ValueError(f"{strange[0][:100]!r} is no column of {name}")
+    if metadata.num_rows * sum(_width(field.type) for field in found) > UNPACKED_BYTES:
+        raise ValueError(f"{metadata.num_rows:,} rows of {len(found)} columns; at most {UNPACKED_BYTES:,} bytes are unpacked")
+
+
+def _plain(type: pa.DataType) -> pa.DataType:
+    return type.value_type if pa.types.is_dictionary(type) else type
+
+
+def _width(type: pa.DataType) -> int:
+    return 8 if pa.types.is_dictionary(type) else max(1, type.bit_width // 8)
+
+
+def _with_texts(table: pa.Table) -> pa.Table:
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            column = table.column(i)
+            longest = max((pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0 for chunk in column.chunks), default=0)
+            if longest > TEXT_BYTES or longest * len(column) > UNPACKED_BYTES:
+                raise ValueError(f"{field.name} holds a text of {longest:,} bytes; at most {TEXT_BYTES:,} are read")
+            table = table.set_column(i, field.name, column.cast(_TEXT))
+    return table.replace_schema_metadata(None)
+
+
+def _check_values(table: pa.Table, name: TableName) -> None:
+    for column, type in SCHEMAS[name].items():
+        if column in table.column_names and type != _FLOAT:
+            values = table[column]
+            if values.null_count and column not in _MAY_MISS:
+                raise ValueError(f"{column} is missing in {values.null_count} rows")
+            if pa.types.is_integer(type) and len(values) > values.null_count and pc.min(values).as_py() < 0:
+                raise ValueError(f"{column} is negative")
+    for keys in _KEYS[name]:
+        if len(table) and set(keys) <= set(table.column_names) and _repeats([table[key] for key in keys]):
+            raise ValueError(f"rows with the same {' and '.join(keys)}")
+
+
+def _repeats(columns: Sequence[pa.ChunkedArray]) -> bool:
+    plain = [column.combine_chunks().dictionary_encode().indices if column.type == _TEXT else column for column in columns]
+    values = [column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy() for column in plain]
+    order = np.lexsort(values)
+    same = np.ones(len(order) - 1, bool)
+    for column in values:
+        same &= column[order][1:] == column[order][:-1]
+    return bool(same.any())
+
+
+def _check_pages(metadata: pq.FileMetaData, content: bytes, columns: Sequence[str] | None) -> None:
+    """Add up what the pages unpack to, by their own headers: a reader makes room for each as its header says, whatever the
+    sizes at the end of the file are."""
+    total = 0
+    read = [i for i in range(metadata.num_columns) if columns is None or metadata.schema.column(i).path in columns]
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, read):
+            dictionary, data = chunk.dictionary_page_offset or 0, chunk.data_page_offset
+            start = min(dictionary, data) if dictionary > 0 and data > 0 else max(dictionary, data)
+            for size in _page_sizes(content, start, start + chunk.total_compressed_size):
+                total += size
+                if total > UNPACKED_BYTES:
+                    raise ValueError(f"its pages unpack to more than {UNPACKED_BYTES:,} bytes")
+
+
+def _page_sizes(content: bytes, place: int, end: int) -> Iterator[int]:
+    if not 0 <= place <= end <= len(content):
+        raise ValueError("its pages lie outside the file")
+    while place < end:
+        try:
+            fields, place = _thrift_struct(content, place)
+        except IndexError:
+            raise ValueError("a page's header is cut off") from None
+        unpacked, packed = fields.get(2, -1), fields.get(3, -1)
+        if unpacked < 0 or packed < 0:
+            raise ValueError("a page without a size")
+        yield unpacked
+        place += packed
+
+
+_FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of Thrift's truth values, bytes and floating-point numbers
+
+
+def _thrift_struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, int], int]:
+    """The integers of a structure in Thrift's compact form, by number of their field, and where it ends."""
+    fields, number = dict[int, int](), 0
+    if depth > 8:
+        raise ValueError("a page's header is nested too deeply")
+    while (head := content[place]) != 0:
+        place, kind = place + 1, head & 15
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, place = _varint(content, place)
+            number = number >> 1 ^ -(number & 1)
+        if kind in (4, 5, 6):
+            value, place = _varint(content, place)
+            fields[number] = value >> 1 ^ -(value & 1)
+        elif kind == 8:
+            size, place = _varint(content, place)
+            place += size
+        elif kind == 12:
+            _, place = _thrift_struct(content, place, depth + 1)
+        elif kind in _FIXED:
+            place += _FIXED[kind]
+        else:
+            raise ValueError("a page's header that is not understood")
+    return fields, place + 1
+
+
+def _varint(content: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = content[place]
+        value, place, shift = value | (byte & 127) << shift, place + 1, shift + 7
+        if byte < 128 or shift > 63:
+            return value, place

@@ -1,0 +1,114 @@
+"""Experiments without training, for tests of pages."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+
+from forgetscope.analysis.experiments import Experiment
+from forgetscope.experiment.measured import Measured
+from forgetscope.measuring.coefficients import Coefficients
+from forgetscope.measuring.probe import Measurement
+from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
+from forgetscope.store import StepRecord, Store
+from forgetscope.store.tables import ClassFacts, class_table, confusion_table, pairs_table, probes_table, rehearsal_table
+
+HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><a href='javascript:window.hacked=1'>click</a> & <b>bold</b>"
+PROBES = 4
+
+
+def strips() -> dict[int, bytes]:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 2), (200, 80, 40)).save(buffer, "PNG")
+    return dict.fromkeys(range(100), buffer.getvalue())
+
+
+def small(store: Store) -> Experiment:
+    return make_experiment(store, steps=3)
+
+
+def make_experiment(
+    store: Store,
+    *,
+    steps: int,
+    classes: int = 2,
+    probes: int = PROBES,
+    names: dict[int, str] | None = None,
+    learned: dict[int, float] | None = None,
+    vanished: Sequence[int] = (),
+    simulated: dict[str, object] | None = None,
+    seed: int = 0,
+) -> Experiment:
+    """A chain of steps without training. Class 0 is forgotten most, and SIC falls from class to class as forgetting does.
+
+    learned: accuracies when learned, where they are not 0.8. vanished: classes whose gradient is zero at every probe."""
+    sequence = [range(classes * i, classes * (i + 1)) for i in range(steps)]
+    run = RunSpec(sequence=[list(part) for part in sequence], epochs=PROBES - 1, probe_every=1 if probes else 0, seed=seed)
+    parent, committed = None, []
+    for spec in step_specs(run, sequence, AugmentationSpec()):
+        past = classes * (spec.step - 1)
+        ids = list(range(past + classes))
+        when_learned = np.array([(learned or {}).get(id, 0.8) for id in ids])
+        accuracy = when_learned.copy()
+        accuracy[:past] *= 1 - np.linspace(0.75, 0, past) if past else 1
+        facts = ClassFacts(
+            ids=ids,
+            names=[(names or {}).get(id, f"class {id}") for id in ids],
+            introduced=[id // classes + 1 for id in ids],
+            train_images=[50] * len(ids),
+            when_learned=when_learned,
+            accuracy=accuracy,
+        )
+        measured = Measured()
+        for probe in range(probes if past else 0):
+            measured.add(probe * 10, measurement(past, classes, vanished))
+        rehearsal = {id: np.arange(4) for id in ids[:past]}
+        id = step_id(parent, spec, "digest")
+        record = StepRecord(
+            id=id,
+            parent=parent,
+            spec=spec,
+            data={"name": "toy", "image_size": None, "shape": [8, 8], "digest": "digest"},
+            environment={"device": "cpu", "torch": "2.99.0+test"},
+            timings={"seconds": 1.5, "probe_seconds": 0.5},
+            history=[{"epoch": 1, "loss": 0.9, "accuracy": 0.7}],
+            tables={
+                "classes": class_table(facts, rehearsal, measured.measurements()),
+                "probes": probes_table(measured.measurements(), ids[:past]),
+                "pairs": pairs_table(measured.measurements(), ids, past),
+                "rehearsal": rehearsal_table(rehearsal),
+                "confusion": confusion_table(np.eye(len(ids), dtype=np.int64), ids),
+            },
+            network="resnet8",
+            state={"weight": np.zeros(1, np.float32)},
+            simulated=simulated,
+        )
+        committed.append(store.commit(record, committed="2026-01-01T00:00:00+00:00"))
+        parent = id
+    return Experiment(committed)
+
+
+def measurement(past: int, new: int, vanished: Sequence[int]) -> Measurement:
+    """Terms that are consistent with their pairs: the diagonal falls from class to class, the rest wavers."""
+    pairs = 0.01 * torch.cos(torch.arange(past * (past + new), dtype=torch.float64)).reshape(past, past + new).abs()
+    pairs[:, :past].diagonal().copy_(torch.linspace(0.5, 0.1, past, dtype=torch.float64))
+    norms = torch.ones(past, dtype=torch.float64)
+    norms[list(vanished)] = 0
+    pairs[list(vanished)] = torch.nan
+    sic, nic = pairs.diagonal(), pairs[:, past:].sum(dim=1)
+    terms = Coefficients(sic=sic, cic=pairs[:, :past].sum(dim=1) - sic, nic=nic, all_nic=-nic)
+    return Measurement(
+        terms=terms,
+        pairs=pairs,
+        gradient_norm=norms,
+        bias_norm=norms,
+        loss_full=norms,
+        rounding=torch.zeros_like(norms),
+        loss_rehearsal=norms,
+        new_logits=torch.cos(torch.arange(past, dtype=torch.float64)),
+        released_nic=nic,
+    )

@@ -1,0 +1,470 @@
+"""The page of a whole store: what it says, and what a reader can do with it in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import html
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made import HOSTILE, make_experiment
+from playwright.sync_api import Browser, Page
+
+from forgetscope.analysis.headline import headlines
+from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
+from forgetscope.analysis.results import Analysis, analyse
+from forgetscope.benchmark.plans import benchmark_plan
+from forgetscope.benchmark.records import record_plan
+from forgetscope.benchmark.simulation import simulate
+from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.report.pages.benchmark import render_benchmark
+from forgetscope.report.pages.explorer import DataSource, explore
+from forgetscope.report.pages.provenance import provenance_of
+from forgetscope.report.typeset.latex import latex_table
+from forgetscope.spec import AugmentationSpec
+from forgetscope.store import Store
+
+FORMULA = "$\\frac{1}{0}$"
+TABS = ("headline", "tables", "figures", "explorer", "warning", "policies", "methods")
+SHAPE: dict[str, Any] = {
+    "increments": [0.1, 0.2],
+    "retentions": [0.08, 0.4],
+    "experiments": 3,
+    "epochs": 4,
+    "design": "paired",
+    "policies": ["uniform", "herding"],
+}
+
+
+def test_the_headline_holds_the_estimates_with_their_intervals(analysis: Analysis, page_text: str) -> None:
+    where = {"benchmark": "glyphs", "policy": "uniform", "subset": "2"}
+    spread = analysis.estimate("FG-R_FG-HSG_overall", **where, quantity="FG-R")
+    assert f"lost {spread.value:.2f} ({spread.low:.2f} to {spread.high:.2f}) more of its accuracy" in page_text
+    best = analysis.estimate("spearman_individual_coefficients", **where, quantity="SIC", statistic="rho")
+    assert f"SIC {best.value:.2f} ({best.low:.2f} to {best.high:.2f})" in page_text
+
+
+def test_the_headline_says_what_the_terminal_says(analysis: Analysis, page_text: str) -> None:
+    told = [sentence for headline in headlines(analysis) for sentence in headline.sentences]
+    assert len(told) > 20
+    for sentence in told:
+        assert f"<li>{html.escape(sentence, quote=False)}</li>" in page_text
+        assert sentence in analysis.reading
+    worst = analysis.more["class_forgetting"].iloc[0]
+    assert f"{worst['class_name']} suffered most" in told[1]
+
+
+def test_every_table_and_figure_has_a_place_a_link_and_a_line_on_how_to_read_it(analysis: Analysis, page_text: str) -> None:
+    shown = [*TABLES, *(label for label, frame in analysis.figures.items() if len(frame))]
+    assert len(TABLES) == 24
+    for label in shown:
+        id = label.replace(":", "-")
+        article = re.search(rf'<article [^>]*id="{re.escape(id)}".*?</article>', page_text, re.DOTALL)
+        assert article is not None, label
+        assert f'href="#{id}"' in article[0]
+        assert re.search(r'<p class="how">.{20,}</p>', article[0])
+    for label in FIGURES:
+        assert label in embedded(page_text, "exhibits") or label.replace(":", "-") in embedded(page_text, "exhibits")
+
+
+def test_every_class_of_every_step_has_its_final_values(analysis: Analysis, page_text: str) -> None:
+    runs = embedded_runs(page_text)
+    assert len(runs) == sum(len(sample.steps) for sample in analysis.collection.samples)
+    by_id = {run["id"]: run for run in runs}
+    for sample in analysis.collection.samples:
+        for step in sample.steps:
+            assert by_id[step.facts.id]["classes"] == step.class_ids.tolist()
+            assert by_id[step.facts.id]["forgetting"] == pytest.approx(step.forgetting.tolist(), rel=1e-3)
+            assert by_id[step.facts.id]["sic"] == pytest.approx(step.measures[0].tolist(), rel=1e-3)
+
+
+def test_trajectories_end_in_the_coefficients_and_sources_are_the_largest(analysis: Analysis, page_text: str) -> None:
+    run = next(run for run in embedded_runs(page_text) if "detail" in run)
+    for name in ("sic", "cic", "nic"):
+        assert [line[-1] for line in run["detail"][name]] == pytest.approx(run[name], rel=6e-3, abs=1e-6)
+    pairs = Store(analysis.store).step(run["id"]).table("pairs").to_pandas()
+    own = pairs[pairs["class_id"] == run["classes"][0]]
+    largest = own.loc[own["term"].abs().sort_values(ascending=False).index, "source_class_id"].tolist()
+    assert [source for source, _ in run["detail"]["sources"][0]] == largest[:6]
+
+
+def test_methods_name_data_network_training_exclusions_and_the_commands(page_text: str) -> None:
+    for part in ("resnet8 on glyphs", "4 epochs", "128 images", "2 policies (uniform and herding)", "Nothing was excluded."):
+        assert part in page_text
+    assert re.search(r"forgetscope simulate glyphs-\w{8}\.toml --seed 3 --reruns 3 --store results", page_text)
+    assert "increments = [0.1, 0.2]" in page_text
+    assert "Experiments share class sequences and seeds" in page_text
+
+
+def test_a_plan_that_was_only_estimated_is_no_part_of_how_to_reproduce_a_store(analysis: Analysis) -> None:
+    store = Store(analysis.store)
+    before = len(provenance_of(analysis).plans)
+    other = benchmark_plan(BenchmarkSpec.load("glyphs", SHAPE | {"seed": 99}))
+    record_plan(store, other)
+    assert len(provenance_of(analysis).plans) == before
+    shutil.rmtree(store.path / "plans" / other.id)
+
+
+def test_a_simulated_store_says_so_before_anything_else(page_text: str) -> None:
+    assert page_text.index("<strong>Simulated.</strong> No network was trained") < page_text.index("<h1>")
+
+
+def test_a_store_without_past_classes_says_what_is_missing(tmp_path: Path) -> None:
+    store = made_store(tmp_path, steps=1)
+    text = rendered(analyse(store, resamples=100, cached=False))
+    assert "nothing can have been forgotten yet" in text
+    assert "an experiment needs at least two steps" in text
+
+
+def test_a_small_store_gives_what_it_can_and_says_what_it_lacks(tmp_path: Path) -> None:
+    text = rendered(analyse(made_store(tmp_path, steps=2, classes=4), resamples=100, cached=False))
+    assert "The most forgotten class of a step lost" in text
+    assert "the joint model needs 3 steps in a partition" in text
+    assert 'id="tab-policies"' not in text
+    assert "forgetscope run run-1.toml --store results --set seed=" in text
+
+
+@pytest.mark.slow
+def test_the_same_store_gives_the_same_page(analysis: Analysis, page_text: str) -> None:
+    assert rendered(analysis) == page_text
+
+
+def test_hostile_names_stay_out_of_the_markup(hostile: Path) -> None:
+    text = hostile.read_text(encoding="utf-8")
+    assert HOSTILE not in text
+    assert 'window.hacked=1"' not in text
+    names = embedded(text, "explorer")["data"][0]["names"]
+    assert {HOSTILE, FORMULA} <= set(names.values())
+
+
+# ---- In a browser
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_no_tab_requests_anything_complains_or_is_wider_than_the_screen(
+    page_file: Path, browser: Browser, width: int, scheme: Any
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    requests: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(page_file.as_uri())
+    for tab in TABS:
+        visit(page, tab)
+        assert page.evaluate("document.documentElement.scrollWidth") == width, tab
+    assert [url for url in requests if not url.startswith(("data:", "blob:"))] == [page_file.as_uri()]
+    assert complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_axe_finds_no_serious_violation_in_any_tab(page_file: Path, browser: Browser) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme)
+        page.context.set_default_timeout(60_000)
+        page.goto(page_file.as_uri())
+        for tab in TABS:
+            visit(page, tab)
+            found = axe.Axe().run(page).response["violations"]
+            serious = [(one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")]
+            assert serious == [], (scheme, tab)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_column_sorts_both_ways_with_margins_and_gaps_last(page: Page) -> None:
+    page.goto(page.url + "#spearman_SIC")
+    table = page.locator("#spearman_SIC table")
+    table.wait_for()
+    mean = table.locator("thead th").filter(has_text="Mean")
+    mean.locator("button").click()
+    assert mean.get_attribute("aria-sort") == "ascending"
+    first = shown_means(page)
+    assert first == sorted(first)
+    mean.locator("button").press("Enter")
+    assert mean.get_attribute("aria-sort") == "descending"
+    assert shown_means(page) == first[::-1]
+    table.locator("thead th").filter(has_text="Retained").locator("button").click()
+    kept = shown(page, "Retained %")
+    assert kept == sorted(kept, key=lambda text: (text == "pooled", float(text) if text != "pooled" else 0))
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_downloads_hold_what_the_analysis_holds(analysis: Analysis, page: Page) -> None:
+    page.goto(page.url + "#spearman_SIC")
+    frame = analysis.tables["spearman_SIC"]
+    rows = list(csv.DictReader(io.StringIO(downloaded(page, "#spearman_SIC", "CSV"))))
+    assert [float(row["mean"]) if row["mean"] else None for row in rows] == pytest.approx(
+        [None if value != value else value for value in frame["mean"].tolist()], rel=1e-5
+    )
+    assert [row["subset"] for row in rows] == frame["subset"].tolist()
+    assert downloaded(page, "#spearman_SIC", "LaTeX") == latex_table("spearman_SIC", frame)
+    visit(page, "figures")
+    figure = "#fig-SIC_CIC_NIC_across_steps_glyphs"
+    page.locator(f"{figure} .js-line").first.wait_for()
+    assert downloaded(page, figure, "SVG").startswith("<svg")
+    course = list(csv.DictReader(io.StringIO(downloaded(page, figure, "CSV"))))
+    assert len(course) == len(analysis.figures["fig:SIC_CIC_NIC_across_steps_glyphs"])
+
+
+@pytest.mark.browser
+def test_a_link_opens_the_tab_that_holds_its_exhibit(page: Page) -> None:
+    page.goto(page.url + "#fig-controlled_exps_distributions")
+    page.locator("#fig-controlled_exps_distributions .boxlayer").wait_for()
+    assert page.locator("#tab-figures").get_attribute("aria-selected") == "true"
+    assert page.locator("#headline").is_hidden()
+
+
+@pytest.mark.browser
+def test_tabs_follow_the_arrow_keys(page: Page) -> None:
+    page.locator("#tab-headline").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tab-tables").get_attribute("aria-selected") == "true"
+    assert page.evaluate("document.activeElement.id") == "tab-tables"
+    page.keyboard.press("End")
+    assert page.locator("#methods").is_visible()
+
+
+@pytest.mark.browser
+def test_a_class_is_found_by_pointing_and_opened_by_a_click_or_a_key(page: Page) -> None:
+    visit(page, "explorer")
+    point = page.locator("#scatter path.point").first
+    point.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)  # scrolling hides tooltips
+    box = point.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#tooltip:visible")
+    name = page.locator("#tooltip strong").inner_text()
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_selector("#class h3")
+    assert page.locator("#class h3").inner_text() == name
+    page.locator("#class .js-line").first.wait_for()
+    told = page.locator("#class").inner_text()
+    for part in ("Accuracy after every step", "Who interfered with it most", "Now taken for", "Rehearsal images"):
+        assert part in told
+    other = page.locator("#classes button").last
+    other.press("Enter")
+    assert page.locator("#class h3").inner_text() == other.inner_text()
+    page.locator("#explorer-controls select").last.select_option("nic")
+    page.wait_for_function("document.querySelector('#scatter .xtitle').textContent === 'NIC'")
+
+
+@pytest.mark.browser
+def test_a_partition_is_read_when_it_is_chosen_and_shows_its_own_classes(page: Page, page_text: str) -> None:
+    visit(page, "explorer")
+    cells = embedded(page_text, "explorer")["groups"][0]["cells"]
+    assert page.evaluate("Object.keys(packs).filter((name) => name.startsWith('runs-'))") == ["runs-0"]
+    controls = page.locator("#explorer-controls")
+    controls.get_by_label("Partition").select_option(str(len(cells) - 1))
+    runs = embedded(page_text, f"runs-{cells[-1]['runs']}")
+    controls.locator(f"option:has-text('{runs[0]['id'][:8]}')").wait_for(state="attached")
+    assert page.locator("#classes tbody tr").count() == len(runs[0]["classes"])
+    controls.get_by_label("Experiment").select_option("all")
+    assert page.locator("#classes tbody tr").count() == sum(len(run["classes"]) for run in runs)
+
+
+@pytest.mark.browser
+def test_classes_are_pictured_where_the_data_set_is_at_hand(tmp_path: Path, browser: Browser) -> None:
+    path, store = tmp_path / "report.html", made_store(tmp_path, steps=2, classes=4)
+    path.write_text(rendered(analyse(store, resamples=100, cached=False), lambda facts: painted(8)), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    for tab, chart in (("explorer", "#scatter"), ("figures", "#figures .exhibit:has-text('Forgetting')")):
+        visit(page, tab)
+        point = page.locator(f"{chart} path.point").first
+        point.scroll_into_view_if_needed()
+        page.wait_for_timeout(300)  # scrolling hides tooltips
+        point.hover(force=True)
+        page.locator("#tooltip canvas").wait_for()
+        assert page.locator("#tooltip strong").inner_text().startswith("class ")
+        page.wait_for_function(
+            "document.querySelector('#tooltip canvas').getContext('2d').getImageData(8, 8, 1, 1).data[3] === 255"
+        )
+        page.mouse.move(0, 0)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1440, 390])
+def test_every_section_starts_high_on_the_screen(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.locator("#tab-tables").click()
+    page.evaluate("scrollTo(0, 4000)")
+    page.locator("#tab-methods").click()
+    assert page.locator("#methods h2").bounding_box()["y"] < 160  # type: ignore[index]
+    page.evaluate("scrollTo(0, 0)")
+    assert page.locator("#methods h2").bounding_box()["y"] < 300  # type: ignore[index]
+
+
+@pytest.mark.browser
+def test_the_share_of_training_decides_what_is_flagged(analysis: Analysis, page: Page) -> None:
+    visit(page, "warning")
+    slider = page.get_by_label("Share of training seen")
+    for share, key in ((0.25, None), (1.0, "End")):
+        if key:
+            slider.press(key)
+        frame = analysis.more["flagged"]
+        step = page.locator("#warning-controls select").last.input_value()
+        own = frame[(frame["step_id"] == step) & (frame["share"] == share) & frame["flagged"]]
+        told = page.locator("#warning-body tbody").first
+        assert told.locator("tr").count() == len(own)
+        assert told.locator(".yes").count() == int(own["hit"].sum())
+        assert f"After {share:.0%}".replace("%", "\u202f%") in page.locator("#warning-body").inner_text()
+
+
+@pytest.mark.browser
+def test_dark_mode_changes_page_and_charts_at_once(page: Page) -> None:
+    visit(page, "explorer")
+    look = "[getComputedStyle(document.body).backgroundColor, document.querySelector('#scatter path.point').style.fill]"
+    light = page.evaluate(look)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"before => {look}.every((colour, i) => colour !== before[i])", arg=light)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_print_shows_every_section_but_the_explorer_drawn_in_light_colours(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.evaluate("prepareToPrint()")
+    page.emulate_media(media="print", color_scheme="dark")
+    for section in ("headline", "tables", "figures", "warning", "policies", "methods"):
+        assert page.locator(f"#{section}").is_visible()
+    assert page.locator("#explorer").is_hidden()
+    assert page.locator("#figures .exhibit").count() == page.locator("#figures .chart.drawn").count() > 0
+    assert page.locator("[data-exhibit] .body[aria-busy]").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.browser
+def test_hostile_class_names_are_only_characters(hostile: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(hostile.as_uri())
+    for tab in ("figures", "explorer", "warning"):
+        visit(page, tab)
+    visit(page, "explorer")
+    page.locator("#classes button").first.click()
+    assert page.locator("#class h3").inner_text() == HOSTILE
+    labels = page.locator("#scatter .textpoint").all_text_contents()
+    assert any(label.startswith("</script>") for label in labels)
+    assert any(label.startswith("$\\frac") for label in labels)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img, a[href^=javascript]").count() == 0
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    store = Store(tmp_path_factory.mktemp("benchmark") / "store")
+    simulate(BenchmarkSpec.load("glyphs", SHAPE), store, seed=3, reruns=3)
+    return analyse(store, resamples=100, cached=False)
+
+
+@pytest.fixture(scope="module")
+def page_text(analysis: Analysis) -> str:
+    return rendered(analysis)
+
+
+@pytest.fixture(scope="module")
+def page_file(page_text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page_text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def page(page_file: Path, browser: Browser) -> Iterator[Page]:
+    page = browser.new_page()
+    page.goto(page_file.as_uri())
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    path = folder / "report.html"
+    store = made_store(folder, steps=2, classes=4, names={0: HOSTILE, 1: FORMULA})
+    path.write_text(rendered(analyse(store, resamples=100, cached=False)), encoding="utf-8")
+    return path
+
+
+def made_store(folder: Path, **shape: Any) -> Store:
+    store = Store(folder / "store")
+    store.prepare()
+    for seed in range(2):
+        make_experiment(store, seed=seed, **shape)
+    return store
+
+
+def rendered(analysis: Analysis, find_data: DataSource = lambda facts: None) -> str:
+    return render_benchmark(analysis, explore(analysis, find_data), provenance_of(analysis))
+
+
+def painted(classes: int) -> DataSet:
+    """Images of one colour per class."""
+    labels = np.repeat(np.arange(classes), 200)
+    images = ImageSet(
+        np.broadcast_to((20 * labels + 60).astype(np.uint8)[:, None, None, None], (len(labels), 16, 16, 3)), labels
+    )
+    names = tuple(f"class {id}" for id in range(classes))
+    return DataSet("made", names, None, images, images, "0", (0.5, 0.5, 0.5), (0.2, 0.2, 0.2), AugmentationSpec())
+
+
+def embedded(text: str, name: str) -> Any:
+    found = re.search(rf'<script type="text/plain" id="data-{name}">([^<]*)</script>', text)
+    assert found is not None
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
+
+
+def embedded_runs(text: str) -> list[dict[str, Any]]:
+    """Those of every partition of every benchmark."""
+    cells = [cell for group in embedded(text, "explorer")["groups"] for cell in group["cells"]]
+    return [run for cell in cells for run in embedded(text, f"runs-{cell['runs']}")]
+
+
+def visit(page: Page, tab: str) -> None:
+    """Open a tab and wait until what is in sight is drawn."""
+    page.locator(f"#tab-{tab}").click()
+    for exhibit in page.locator(f"#{tab} .exhibit").all()[:1]:
+        exhibit.scroll_into_view_if_needed()
+    ready = {
+        "tables": "#tables table",
+        "figures": "#figures .main-svg",
+        "explorer": "#scatter .point",
+        "warning": "#warning-body p",
+    }
+    page.locator(ready.get(tab, f"#{tab} h2")).first.wait_for()
+
+
+def shown(page: Page, column: str) -> list[str]:
+    """The texts of a column of one table, from top to bottom."""
+    heads = [text.strip(" ▲▼") for text in page.locator("#spearman_SIC thead th").all_inner_texts()]
+    return page.locator(f"#spearman_SIC tbody tr td:nth-child({heads.index(column) + 1})").all_inner_texts()
+
+
+def shown_means(page: Page) -> list[float]:
+    numbers = [text.split()[0].replace("−", "-") for text in shown(page, "Mean")]
+    return [float(text) for text in numbers if text != "–"]
+
+
+def downloaded(page: Page, exhibit: str, kind: str) -> str:
+    with page.expect_download() as waiting:
+        page.locator(exhibit).get_by_role("button", name=f"Download {kind}").click()
+    return Path(waiting.value.path()).read_text(encoding="utf-8")

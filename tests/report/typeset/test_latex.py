@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from forgetscope.analysis.paper.tables import tidy
+from forgetscope.analysis.results import Analysis, analyse
+from forgetscope.report.results import write_analysis
+from forgetscope.report.typeset.latex import escaped, latex_table
+
+COMPILER = shutil.which("pdflatex") or shutil.which("tectonic")
+
+
+def test_names_cannot_break_a_table() -> None:
+    assert escaped(r"50%_a&b\c{d}#$~^<>") == (
+        r"50\%\_a\&b\textbackslash{}c\{d\}\#\$\textasciitilde{}\textasciicircum{}\textless{}\textgreater{}"
+    )
+    assert escaped("字\n") == "U+5B57U+000A"
+    row = {"benchmark": "my_data & more", "subset": "2", "quantity": "FG-R", "statistic": "value", "mean": 0.5, "n": 3}
+    text = latex_table("FG-R_FG-HSG_overall", tidy("FG-R_FG-HSG_overall", [row | {"policy": "uniform"}]))
+    assert r"\textbf{my\_data \& more}" in text
+    assert r"step 2 & $0.50$ \\" in text
+
+
+def test_a_table_is_laid_out_as_in_the_paper(analysed: Analysis) -> None:
+    lines = latex_table("spearman_SIC", analysed.tables["spearman_SIC"]).splitlines()
+    assert r"Retention &  & 10\,\% classes & 20\,\% classes & 50\,\% classes & \textbf{Pooled} \\" in lines
+    assert sum(line.startswith(r"\textbf{Pooled} & SIC $\rho$ &") for line in lines) == 4
+    assert all(line.endswith(r"-- \\") for line in lines if line.startswith(r"\textbf{Pooled} & SIC"))
+    assert any("Simulated" in line for line in lines)
+
+
+def test_a_table_of_more_benchmarks_than_a_page_holds_goes_on_in_further_ones(analysed: Analysis) -> None:
+    frame = analysed.tables["spearman_SIC"]
+    many = pd.concat([frame.assign(policy=f"policy {i}") for i in range(4)])
+    text = latex_table("spearman_SIC", many)
+    floats = text.split("\\begin{table}")[1:]
+    assert len(floats) > 2
+    assert all("10\\,\\% classes" in one for one in floats)  # the head
+    assert [one.count("Continued.") for one in floats] == [0] + [1] * (len(floats) - 1)
+    rows = [line for line in text.splitlines() if "SIC $" in line]
+    assert len(rows) == 4 * sum("SIC $" in line for line in latex_table("spearman_SIC", frame).splitlines())
+    assert len(set(re.findall(r"label{(.*?)}", text))) == len(floats)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="neither pdflatex nor tectonic is installed")
+@pytest.mark.parametrize("held", ["the paper's shape", "one experiment", "nothing"])
+def test_all_tables_compile(analysed: Analysis, tiny_store: Path, tmp_path: Path, held: str) -> None:
+    (tmp_path / "empty" / "steps").mkdir(parents=True)
+    store = {"one experiment": tiny_store, "nothing": tmp_path / "empty"}.get(held)
+    found = analysed if store is None else analyse(store, resamples=200, cached=False)
+    folder = write_analysis(found, tmp_path / "out")
+    assert COMPILER is not None
+    options = ["-draftmode", "-interaction=nonstopmode", "-halt-on-error"] if "pdflatex" in COMPILER else []
+    ran = subprocess.run([COMPILER, *options, "tables.tex"], cwd=folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout[-2000:]
+    assert (folder / "tables.log").exists() or (folder / "tables.pdf").exists()
