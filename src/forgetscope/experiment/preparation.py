@@ -207,7 +207,11 @@ def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, dat
     if len(inherited.history) != learned:
         raise _not_its_own(parent, STATE, f"{IMAGE_HISTORY} of {len(inherited.history)} images, and the step learned {learned}")
     try:
-        network.load_state_dict({name: torch.from_numpy(array) for name, array in inherited.state.items()})
+        state = {name: torch.from_numpy(array) for name, array in inherited.state.items()}
+        for name, tensor in network.state_dict().items():
+            if name in state and state[name].dtype != tensor.dtype:  # else it would be converted without a word
+                raise TypeError(f"{name} is {state[name].dtype}, not {tensor.dtype}")
+        network.load_state_dict(state)
     except (RuntimeError, TypeError) as error:
         raise _not_its_own(parent, STATE, " ".join(str(error).split())[:300]) from None
 
