@@ -43,11 +43,12 @@ class _Read(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class _Data(_Read):
+class _DataRecord(_Read):
     name: Text
     digest: Text
     image_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
     shape: Annotated[list[Annotated[int, Field(ge=1, le=65_536)]], Field(min_length=2, max_length=2)]
+    classes: Annotated[int, Field(ge=1, lt=2**31)] | None = None  # of the whole data set; not in older records
 
 
 class _Record(_Read):
@@ -58,7 +59,7 @@ class _Record(_Read):
     status: Literal["done", "diverged"]
     spec: dict[str, Any]
     network: Text
-    data: _Data
+    data: _DataRecord
     environment: dict[Text, _Scalar]
     timings: dict[Text, float]
     history: list[dict[Text, float | None]]

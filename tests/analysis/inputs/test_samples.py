@@ -7,7 +7,7 @@ import pytest
 
 from forgetscope.analysis.inputs.cache import Cache
 from forgetscope.analysis.inputs.measured_steps import read_steps
-from forgetscope.analysis.inputs.samples import Cell, Collection, Subset, collect
+from forgetscope.analysis.inputs.samples import GridCell, Collected, Subset, collect
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.store import Store
@@ -15,7 +15,7 @@ from forgetscope.store import Store
 SMALL = {"experiments": 2, "epochs": 2, "increments": [0.2], "retentions": [0.08, 0.2]}
 
 
-def gather(path: Path) -> Collection:
+def gather(path: Path) -> Collected:
     store = Store(path)
     return collect(store, read_steps(store, Cache(None), lambda what, done, total: None))
 
@@ -27,7 +27,7 @@ def test_the_paper_s_benchmarks_have_its_subsets_and_partitions(paper_store: Pat
         assert [str(subset) for subset in sample.subsets] == ["2", "2_10_20", "3"]
         assert [len(sample.partitions(step)) for step in (2, 3)] == [9, 6]
         assert [int(sample.mask(cell).sum()) for cell in sample.partitions(2)] == [3] * 9
-        assert int(sample.mask(Cell(3, "pooled", "10")).sum()) == 9
+        assert int(sample.mask(GridCell(3, "pooled", "10")).sum()) == 9
         assert int(sample.mask(Subset(2, ("10", "20"))).sum()) == 18
         assert sample.simulated is not None
         assert not sample.paired
