@@ -138,7 +138,7 @@ def _arrays(step: StoredStep) -> Arrays:
 def _stacked(past: dict[str, NDArray[Any]]) -> tuple[Values, NDArray[np.bool_]]:
     """[6, P]: forgetting and the measures; and [P]: where all of them are known."""
     every = np.stack([past[name].astype(np.float64) for name in KNOWN])
-    complete: NDArray[np.bool_] = np.isfinite(every).all(axis=0)
+    complete: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(every))
     return every, complete
 
 
