@@ -80,7 +80,10 @@ def run_step(
         id=id,
         parent=None if parent is None else parent.id,
         spec=spec,
-        data={"name": data.name, "image_size": data.image_size, "shape": data.shape, "digest": data.digest},
+        data={
+            **{"name": data.name, "image_size": data.image_size, "shape": data.shape},
+            **{"digest": data.digest, "classes": len(data.classes)},
+        },
         environment=settings.environment(),
         timings={name: round(value, 3) for name, value in {"seconds": time.monotonic() - started, **course.seconds}.items()},
         history=course.history,
