@@ -4,9 +4,9 @@
 `tablefiles`, and `stepfiles` says what the record and the manifest beside them must be.
 """
 
+from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.store.folder import (
     ALL_LAYERS,
-    COEFFICIENTS,
     EVERY_ITERATION,
     RELEASED,
     LeftOut,

@@ -36,7 +36,6 @@ from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, Ten
 FOLDERS = ("steps", "working", "plans", "quarantine")
 
 ALL_LAYERS, EVERY_ITERATION, RELEASED = "all layers", "every iteration", "released"  # what `measure` says in `extra`
-COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
 
 
 @dataclass(frozen=True)
