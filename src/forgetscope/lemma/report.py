@@ -16,7 +16,8 @@ from rich.text import Text
 from forgetscope.analysis.paper.tables import records
 from forgetscope.lemma.summary import SMOOTHNESS, LemmaSummary, Verdicts, second_order
 from forgetscope.outputs import writing_folder
-from forgetscope.report.results import inert, rows_of
+from forgetscope.report.datafiles import inert
+from forgetscope.report.document import rows_of
 from forgetscope.report.terminal.tables import make_table, plain, titled
 from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, SMALL, printing, save
 from forgetscope.report.words.quantities import counted

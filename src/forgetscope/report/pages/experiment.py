@@ -17,7 +17,7 @@ from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.errors import StoreError
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, script_digest
-from forgetscope.report.words.sentences import budget, finding
+from forgetscope.report.words.findings import budget, finding
 from forgetscope.store import COEFFICIENTS, StoredStep
 
 
