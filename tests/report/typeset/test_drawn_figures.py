@@ -91,7 +91,8 @@ def test_lines_and_bands_are_the_frame_s_means_and_intervals(found: dict[str, Dr
 
 def test_boxes_have_the_estimated_medians_and_a_dot_per_class(found: dict[str, Drawing]) -> None:
     drawing = found["controlled_exps_distributions"]
-    assert isinstance(drawing, Boxes) and drawing.beside is not None
+    assert isinstance(drawing, Boxes)
+    assert drawing.beside is not None
     figure = drawing.figure()
     assert [axes.get_title() for axes in figure.axes] == ["C100, step 2", "C100, step 3", "TIN, step 2", "TIN, step 3"]
     medians = [line.get_ydata()[0] for axes in figure.axes for line in axes.lines if line.get_linewidth() == 1.4]

@@ -50,8 +50,7 @@ class Notation:
         """Text of any origin, to be read as it is."""
         return text
 
-    def strong(self, text: str) -> str:
-        return text
+    strong = text  # nothing is
 
     def symbol(self, statistic: str) -> str:
         """Of a statistic, or of a column of an ANOVA; empty for a plain value."""
