@@ -11,10 +11,10 @@ from typing import Any, Literal
 import pandas as pd
 
 from forgetscope.analysis.exhibits import MODEL
-from forgetscope.analysis.inputs.samples import POOLED
+from forgetscope.analysis.inputs.samples import POOLED, size_of_level
 from forgetscope.analysis.paper.tables import records
 from forgetscope.report.exhibited import Shown
-from forgetscope.report.words.captions import benchmark_title, share_size, share_text, subset_text
+from forgetscope.report.words.captions import benchmark_title, share_text, subset_text
 from forgetscope.report.words.notation import Notation
 
 Row = dict[str, Any]
@@ -86,7 +86,8 @@ def _overall(frame: pd.DataFrame, notation: Notation) -> Tabular:
 
 
 def _grid(frame: pd.DataFrame, notation: Notation) -> Tabular:
-    increments = sorted(frame["class_pct"].unique(), key=lambda level: (level == POOLED, share_size(level)))
+    levels = set(frame["class_pct"])
+    increments = [*sorted(levels - {POOLED}, key=size_of_level), *levels & {POOLED}]
     lines = [_line("head", "Retention", "", *(_share(notation, level, " classes") for level in increments))]
     for heading, group in _groups(frame, notation, len(increments) + 2):
         lines.append(heading)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
-from forgetscope.analysis.inputs.samples import Collection
+from forgetscope.analysis.inputs.samples import Collected
 from forgetscope.analysis.paper.tables import records
 from forgetscope.report.exhibited import Shown
 
@@ -90,7 +88,7 @@ def boxes_caption(frame: pd.DataFrame) -> str:
     )
 
 
-def origin(collection: Collection, frame: pd.DataFrame) -> str:
+def origin(collection: Collected, frame: pd.DataFrame) -> str:
     """That a figure, or a part of it, was simulated."""
     simulated = {sample.benchmark for sample in collection.samples if sample.simulated}
     simulated |= {runs.benchmark for runs in collection.reruns if runs.simulated}
@@ -113,9 +111,4 @@ def subset_text(subset: str) -> str:
 
 def share_text(level: str) -> str:
     """A level of increment or retention: a percentage, or what it says."""
-    return f"{level}\u202f%" if math.isfinite(share_size(level)) else level
-
-
-def share_size(level: str) -> float:
-    """To sort by: what is no percentage comes last."""
-    return float(level) if level.replace(".", "", 1).isdigit() else math.inf
+    return level if " " in level else f"{level}\u202f%"
