@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from conftest import TINY
+from conftest import TINY, run_experiment
+from forgetscope.benchmark.plans import Job
+from forgetscope.engines.dispatch import Silence
 from forgetscope.errors import Interrupted
-from forgetscope.experiment import course, run_experiment
-from forgetscope.experiment.chain import PlannedStep, Silence
+from forgetscope.experiment import course
 from forgetscope.experiment.stopping import SIGNALS, Stop, on_signals
-from forgetscope.learning.rsgd import EpochEnd
 from forgetscope.learning.snapshots import Snapshot, load_snapshot
 from forgetscope.spec import RunSpec
 from forgetscope.store import TABLES, Store, StoredStep
@@ -251,10 +251,10 @@ def test_a_step_whose_working_folder_another_process_removes_ends_in_the_same_by
             free(store, found)
 
     class Removes(Silence):
-        def step_started(self, step: PlannedStep) -> None:
-            self.working = store.working(step.id)
+        def started(self, job: Job) -> None:
+            self.working = store.working(job.id)
 
-        def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None:
+        def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
             shutil.rmtree(self.working, ignore_errors=True)
 
     run(store, progress=Removes())

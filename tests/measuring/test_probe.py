@@ -5,13 +5,13 @@ import copy
 import numpy as np
 import pytest
 import torch
-from rehearsed import from_rehearsal
 from torch import Tensor, nn
 
 from forgetscope.errors import InputError
 from forgetscope.learning.networks import build_network
 from forgetscope.measuring.gradients import class_mean_gradients
 from forgetscope.measuring.probe import Probe
+from rehearsed import from_rehearsal
 
 PAST, NEW = (0, 1, 2), (3, 4)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forgetscope.cli.commands import Commands
-from forgetscope.cli.console import echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, echo, guarded, print_json, print_view
 from forgetscope.errors import DataError
 
 if TYPE_CHECKING:

@@ -37,7 +37,9 @@ class Executor:
     def ready(cls, setup: Setup) -> Executor:
         """Data and code must be those that the plan was made with."""
         load_all(setup["sources"])
-        settings = choose_settings(setup["device"], setup["threads"], channels_last=setup["channels_last"])
+        settings = choose_settings(
+            setup["device"], setup["threads"], channels_last=setup["channels_last"], compile=setup["compile"]
+        )
         data = load_data(setup["dataset"], setup["image_size"])
         if data.digest != setup["digest"]:
             raise DataError(
@@ -52,29 +54,13 @@ class Executor:
         parent: str | None,
         spec: Mapping[str, Any],
         first: Mapping[str, Any],
-        on_epoch: Callable[[int], None],
+        on_epoch: Callable[[int, float, float], None],
         note: Callable[[str], None],
         stop: Stop | None = None,
     ) -> dict[str, Any]:
-        """first: the specification of its chain's first step.
-
-        An event: done (perhaps diverged), failed with a message, or parent, which must be done again first."""
+        """As `compute`, where an error is an event as well: failed, or refused if no other job would do better."""
         try:
-            step = run_locked(
-                id,
-                StepSpec.model_validate(spec),
-                None if parent is None else self._usable(parent),
-                self.data,
-                self.store,
-                self.settings,
-                lambda end: on_epoch(end.epoch),
-                note,
-                stop,
-                StepSpec.model_validate(first),
-            )
-            return {"event": "done", "seconds": step.info["timings"]["seconds"], "diverged": step.divergence}
-        except _ParentUnusable as reason:
-            return {"event": "parent", "text": str(reason)}
+            return self.compute(id, parent, spec, first, on_epoch, note, stop)
         except Interrupted:
             raise
         except DamagedData as error:  # no step can be right with them
@@ -88,6 +74,37 @@ class Executor:
         except Exception as error:
             traceback.print_exc()
             return {"event": "failed", "message": f"{type(error).__name__}: {error}"}
+
+    def compute(
+        self,
+        id: str,
+        parent: str | None,
+        spec: Mapping[str, Any],
+        first: Mapping[str, Any],
+        on_epoch: Callable[[int, float, float], None],
+        note: Callable[[str], None],
+        stop: Stop | None = None,
+    ) -> dict[str, Any]:
+        """first: the specification of its chain's first step. on_epoch: is told its number, the loss and the accuracy.
+
+        An event: done (perhaps diverged), or parent, which must be done again first."""
+        try:
+            usable = None if parent is None else self._usable(parent)
+        except _ParentUnusable as reason:
+            return {"event": "parent", "text": str(reason)}
+        step = run_locked(
+            id,
+            StepSpec.model_validate(spec),
+            usable,
+            self.data,
+            self.store,
+            self.settings,
+            lambda end: on_epoch(end.epoch, end.loss, end.accuracy),
+            note,
+            stop,
+            StepSpec.model_validate(first),
+        )
+        return {"event": "done", "seconds": step.info["timings"]["seconds"], "diverged": step.divergence}
 
     def calibrate(self, run: Mapping[str, Any]) -> Rates:
         return measure_rates(RunSpec(**run), self.data, self.store, self.settings, self.sources)

@@ -34,8 +34,8 @@ class _Worker:
         self.say("rates", rates=asdict(self._executor.calibrate(run)))
 
     def run(self, id: str, parent: str | None, spec: dict[str, Any], first: dict[str, Any]) -> None:
-        def epoch_ended(epoch: int) -> None:
-            self.say("epoch", step=id, epoch=epoch)
+        def epoch_ended(epoch: int, loss: float, accuracy: float) -> None:
+            self.say("epoch", step=id, epoch=epoch, loss=loss, accuracy=accuracy)
 
         end = self._executor.run(id, parent, spec, first, epoch_ended, lambda text: self.say("note", text=text), self._stop)
         self.say(step=id, **end)

@@ -1,5 +1,5 @@
-"""Experiments: the only place that wires data, learning, measuring and the store together."""
+"""Experiments: the only place that wires data, learning, measuring and the store together.
 
-from forgetscope.experiment.chain import Plan, Progress, run_experiment
-
-__all__ = ["Plan", "Progress", "run_experiment"]
+`chain` runs a step under its lock, `step` is the step itself: `preparation`, `course`, `observation`, `measured`. `settings`
+says on what it is computed, `checks` what would go wrong, `stopping` how it is asked to end, `calibration` how fast it is.
+"""
