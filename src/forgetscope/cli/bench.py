@@ -197,11 +197,10 @@ def retry(
     as_json: JsonOption = False,
 ) -> None:
     """Run the steps that failed once more, and everything that is still to do."""
-    from forgetscope.benchmark.plans import benchmark_plan
     from forgetscope.benchmark.recipes import find, recorded_plan
     from forgetscope.benchmark.records import Journal, folder_of
     from forgetscope.engines.local import Local
-    from forgetscope.engines.running import get_ready
+    from forgetscope.engines.running import made_ready
     from forgetscope.store import Store
 
     if not failed:
@@ -209,11 +208,11 @@ def retry(
     opened = Store.existing(store)
     found = find(name, overrides(settings), opened, _left_out)
     if isinstance(found, dict):
-        planned = recorded_plan(found)
-        allow(planned, code or [])
+        recorded = recorded_plan(found)
+        allow(recorded, code or [])
+        planned = made_ready(recorded, _note)
     else:
-        get_ready(found.template, _note)
-        planned = benchmark_plan(found)
+        planned = made_ready(found, _note)
     again = Journal(folder_of(opened, planned)).failures(planned.done(opened))
     if not again:
         _note(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.")

@@ -43,7 +43,7 @@ def carry_out(
     stop = stop or Stop()
     with on_signals(stop):
         place.settings()  # what this machine cannot do is said before data are made
-        plan = _ready(wanted, watcher.note)
+        plan = made_ready(wanted, watcher.note)
         with engaged(place, plan, store) as engine:
             if again:
                 record_plan(store, plan).retry(again)
@@ -56,7 +56,23 @@ def carry_out(
             return plan, run_all(engine, ahead, watcher, stop, raising=raising)
 
 
-def get_ready(run: RunSpec, note: Note) -> str:
+def made_ready(wanted: Spec | Plan, note: Note) -> Plan:
+    """The plan, once its networks and data are here, and the data are those that it was made with."""
+    if not isinstance(wanted, Plan):
+        for run in templates_of(wanted):
+            _get_ready(run, note)
+        return plan_of(wanted)
+    if wanted.provisional:
+        raise DataError(f"Plan {wanted.id} was made before its data were here, so that its steps have no ids. Make it again.")
+    if _get_ready(wanted.template, note) != wanted.data.digest:
+        raise StoreError(
+            f"Plan {wanted.id} was run on a data set {wanted.data.name!r} that is not here any more: it is gone or "
+            "has changed. See `forgetscope data list`."
+        )
+    return wanted
+
+
+def _get_ready(run: RunSpec, note: Note) -> str:
     """See that network and data are there, before anything starts; the digest of the data."""
     from forgetscope.data.library import load_data
     from forgetscope.learning.networks import build_network
@@ -66,21 +82,6 @@ def get_ready(run: RunSpec, note: Note) -> str:
     data = load_data(run.dataset, run.image_size, note)
     run.check_crop(data.shape[0])
     return data.digest
-
-
-def _ready(wanted: Spec | Plan, note: Note) -> Plan:
-    if not isinstance(wanted, Plan):
-        for run in templates_of(wanted):
-            get_ready(run, note)
-        return plan_of(wanted)
-    if wanted.provisional:
-        raise DataError(f"Plan {wanted.id} was made before its data were here, so that its steps have no ids. Make it again.")
-    if get_ready(wanted.template, note) != wanted.data.digest:
-        raise StoreError(
-            f"Plan {wanted.id} was run on a data set {wanted.data.name!r} that is not here any more: it is gone or "
-            "has changed. See `forgetscope data list`."
-        )
-    return wanted
 
 
 @contextmanager
