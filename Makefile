@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ASSETS := src/forgetscope/report/pages/assets
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
 .PHONY: demo test slow lint check torture benchmarks screenshots format clean
@@ -22,6 +23,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@if [ -x $(BIN)/oxlint ]; then $(BIN)/oxfmt --check $(ASSETS) && $(BIN)/oxlint --deny-warnings $(ASSETS); \
+	else echo "Skipped: JavaScript and CSS, because there is no oxlint and oxfmt for this machine"; fi
 
 check: lint test slow
 
@@ -47,6 +50,7 @@ screenshots: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	if [ -x $(BIN)/oxfmt ]; then $(BIN)/oxfmt $(ASSETS); fi
 
 clean:
 	rm -rf $(VENV) .cache forgetscope-demo
@@ -62,4 +66,6 @@ $(VENV)/.user: pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.user
 	@echo "Installing the test tools into $(VENV)"
 	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,ray]'
+	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[web]' \
+	|| echo "No oxlint and oxfmt for this machine: JavaScript and CSS will not be checked"
 	@touch $@

@@ -1,5 +1,6 @@
 """Experiments: the only place that wires data, learning, measuring and the store together.
 
-`chain` runs a step under its lock, `step` is the step itself: `preparation`, `course`, `observation`, `measured`. `settings`
-says on what it is computed, `checks` what would go wrong, `stopping` how it is asked to end, `calibration` how fast it is.
+`chain` runs a step under its lock, `step` is the step itself: its `preparation`, its `course` of training, what is measured on
+the way (`observation`, `measured`). `checks` finds what cannot work before anything starts; `settings` say where and how to
+compute, `stopping` how a run ends politely, `calibration` how fast this machine is.
 """

@@ -1,1 +1,5 @@
-"""Looking after a store: what it holds, whether it is whole, what can be freed, how it travels, and ad hoc questions."""
+"""Looking after a store.
+
+What it holds (`inventory`), whether it is whole (`verification`), what can be freed (`collection`), how steps travel
+(`exchange`), and ad hoc questions (`sql`).
+"""

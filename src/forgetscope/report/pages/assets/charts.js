@@ -4,7 +4,9 @@ const partition = (row) => `${share(row.rehearsal_pct)} kept, +${share(row.class
 
 // Points of equal height side by side: each is moved away from the middle until it touches no other. In [-1, 1].
 function swarmed(values, range, height, width) {
-  const size = 6, placed = [], [low, high] = range;
+  const size = 6,
+    placed = [],
+    [low, high] = range;
   return values.map((value) => {
     const y = (height * (value - low)) / (high - low || 1);
     const free = (x) => placed.every(([px, py]) => (px - x) ** 2 + (py - y) ** 2 >= size * size);
@@ -18,48 +20,142 @@ function swarmed(values, range, height, width) {
 
 function swarmFigure(rows, width, look) {
   rows = rows.filter((row) => row.forgetting !== null);
-  const parts = distinct(rows.map(partition)), increments = distinct(rows.map((row) => row.class_pct));
+  const parts = distinct(rows.map(partition)),
+    increments = distinct(rows.map((row) => row.class_pct));
   const columns = distinct(rows.map((row) => `${partition(row)}|${row.swarm}`));
-  const height = 440, fg = rows.map((row) => row.forgetting), range = [Math.min(...fg) - 0.04, Math.max(...fg) + 0.04];
-  const total = paper.printing ? width : Math.max(width, 15 * columns.length + 80), room = (total - 80) / (columns.length + parts.length);
+  const height = 440,
+    fg = rows.map((row) => row.forgetting),
+    range = [Math.min(...fg) - 0.04, Math.max(...fg) + 0.04];
+  const total = paper.printing ? width : Math.max(width, 15 * columns.length + 80),
+    room = (total - 80) / (columns.length + parts.length);
   const place = Object.fromEntries(columns.map((column, i) => [column, i + parts.indexOf(column.split("|")[0])]));
   const jitter = new Map();
   for (const column of columns) {
     const own = rows.filter((row) => `${partition(row)}|${row.swarm}` === column);
-    swarmed(own.map((row) => row.forgetting), range, height - 90, room).forEach((x, i) => jitter.set(own[i], x));
+    swarmed(
+      own.map((row) => row.forgetting),
+      range,
+      height - 90,
+      room,
+    ).forEach((x, i) => jitter.set(own[i], x));
   }
   const traces = increments.map((increment, k) => {
-    const own = rows.filter((row) => row.class_pct === increment), { colour, symbol } = series(look, k);
-    return { x: own.map((row) => place[`${partition(row)}|${row.swarm}`] + jitter.get(row)), y: own.map((row) => row.forgetting), type: "scatter", mode: "markers",
-      name: `${share(increment)} of the classes are new`, marker: { size: 5, color: colour, symbol, opacity: 0.8 },
-      hoverinfo: "none", rows: own };
+    const own = rows.filter((row) => row.class_pct === increment),
+      { colour, symbol } = series(look, k);
+    return {
+      x: own.map((row) => place[`${partition(row)}|${row.swarm}`] + jitter.get(row)),
+      y: own.map((row) => row.forgetting),
+      type: "scatter",
+      mode: "markers",
+      name: `${share(increment)} of the classes are new`,
+      marker: { size: 5, color: colour, symbol, opacity: 0.8 },
+      hoverinfo: "none",
+      rows: own,
+    };
   });
-  const middle = (part) => { const own = columns.filter((column) => column.split("|")[0] === part).map((column) => place[column]); return (own[0] + own[own.length - 1]) / 2; };
-  return [traces, { width: total, height, showlegend: increments.length > 1, margin: { l: 56, r: 12, t: 36, b: 60 },
-    xaxis: axis(look, "", { tickvals: parts.map(middle), ticktext: parts.map((part) => part.replace(", ", "<br>")), showgrid: false, zeroline: false }),
-    yaxis: axis(look, "Forgetting", { range, zeroline: true }) }];
+  const middle = (part) => {
+    const own = columns.filter((column) => column.split("|")[0] === part).map((column) => place[column]);
+    return (own[0] + own[own.length - 1]) / 2;
+  };
+  return [
+    traces,
+    {
+      width: total,
+      height,
+      showlegend: increments.length > 1,
+      margin: { l: 56, r: 12, t: 36, b: 60 },
+      xaxis: axis(look, "", {
+        tickvals: parts.map(middle),
+        ticktext: parts.map((part) => part.replace(", ", "<br>")),
+        showgrid: false,
+        zeroline: false,
+      }),
+      yaxis: axis(look, "Forgetting", { range, zeroline: true }),
+    },
+  ];
 }
 
 function courseFigure(rows, width, look, statistic) {
-  rows = rows.filter((row) => row.statistic === statistic && ["SIC", "CIC", "NIC", "ALL-NIC"].includes(row.quantity) && row.mean !== null);
-  const subsets = distinct(rows.map((row) => row.subset)), quantities = distinct(rows.map((row) => row.quantity));
-  const stacked = width < 700, traces = [], n = subsets.length, gap = stacked ? 0.09 : 0.05;
-  const layout = { width, height: stacked ? 70 + 290 * n : 400, showlegend: true, margin: { l: 56, r: 12, t: 70, b: 48 }, annotations: [],
-    legend: { orientation: "h", y: 1, yref: "container", yanchor: "top", x: 0, font: { color: look.ink } } };
+  rows = rows.filter(
+    (row) => row.statistic === statistic && ["SIC", "CIC", "NIC", "ALL-NIC"].includes(row.quantity) && row.mean !== null,
+  );
+  const subsets = distinct(rows.map((row) => row.subset)),
+    quantities = distinct(rows.map((row) => row.quantity));
+  const stacked = width < 700,
+    traces = [],
+    n = subsets.length,
+    gap = stacked ? 0.09 : 0.05;
+  const layout = {
+    width,
+    height: stacked ? 70 + 290 * n : 400,
+    showlegend: true,
+    margin: { l: 56, r: 12, t: 70, b: 48 },
+    annotations: [],
+    legend: { orientation: "h", y: 1, yref: "container", yanchor: "top", x: 0, font: { color: look.ink } },
+  };
   subsets.forEach((subset, s) => {
     const domain = [s / n + (s ? gap / 2 : 0), (s + 1) / n - (s < n - 1 ? gap / 2 : 0)];
-    const [across, up] = stacked ? [[0, 1], [1 - domain[1], 1 - domain[0]]] : [domain, [0, 1]];
-    const x = `x${s ? s + 1 : ""}`, y = `y${s ? s + 1 : ""}`;
-    layout[axisName("x", s)] = axis(look, stacked && s < n - 1 ? "" : "Share of training", { domain: across, anchor: y, tickformat: ".0%", range: [0, 1] });
-    layout[axisName("y", s)] = axis(look, s && !stacked ? "" : "Mean rank correlation", { domain: up, anchor: x, matches: s ? "y" : undefined });
-    layout.annotations.push({ text: `Step ${word(subset)}`, x: across[0], xref: "paper", y: up[1], yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 12.5, color: look.ink } });
+    const [across, up] = stacked
+      ? [
+          [0, 1],
+          [1 - domain[1], 1 - domain[0]],
+        ]
+      : [domain, [0, 1]];
+    const x = `x${s ? s + 1 : ""}`,
+      y = `y${s ? s + 1 : ""}`;
+    layout[axisName("x", s)] = axis(look, stacked && s < n - 1 ? "" : "Share of training", {
+      domain: across,
+      anchor: y,
+      tickformat: ".0%",
+      range: [0, 1],
+    });
+    layout[axisName("y", s)] = axis(look, s && !stacked ? "" : "Mean rank correlation", {
+      domain: up,
+      anchor: x,
+      matches: s ? "y" : undefined,
+    });
+    layout.annotations.push({
+      text: `Step ${word(subset)}`,
+      x: across[0],
+      xref: "paper",
+      y: up[1],
+      yref: "paper",
+      xanchor: "left",
+      yanchor: "bottom",
+      showarrow: false,
+      font: { size: 12.5, color: look.ink },
+    });
     quantities.forEach((quantity, q) => {
-      const own = rows.filter((row) => row.subset === subset && row.quantity === quantity), { colour, dash } = series(look, q);
-      const shares = own.map((row) => row.share), bounded = own.filter((row) => row.mean_lo !== null);
-      traces.push({ x: [...bounded.map((row) => row.share), ...bounded.map((row) => row.share).reverse()], y: [...bounded.map((row) => row.mean_hi), ...bounded.map((row) => row.mean_lo).reverse()],
-        type: "scatter", mode: "lines", fill: "toself", fillcolor: `${colour}26`, line: { width: 0 }, hoverinfo: "skip", showlegend: false, xaxis: x, yaxis: y });
-      traces.push({ x: shares, y: own.map((row) => row.mean), type: "scatter", mode: "lines", name: quantity, legendgroup: quantity, showlegend: s === 0, line: { color: colour, dash, width: 2.2 },
-        xaxis: x, yaxis: y, hovertemplate: `${quantity} %{y:.2f} after %{x:.0%}<extra></extra>` });
+      const own = rows.filter((row) => row.subset === subset && row.quantity === quantity),
+        { colour, dash } = series(look, q);
+      const shares = own.map((row) => row.share),
+        bounded = own.filter((row) => row.mean_lo !== null);
+      traces.push({
+        x: [...bounded.map((row) => row.share), ...bounded.map((row) => row.share).reverse()],
+        y: [...bounded.map((row) => row.mean_hi), ...bounded.map((row) => row.mean_lo).reverse()],
+        type: "scatter",
+        mode: "lines",
+        fill: "toself",
+        fillcolor: `${colour}26`,
+        line: { width: 0 },
+        hoverinfo: "skip",
+        showlegend: false,
+        xaxis: x,
+        yaxis: y,
+      });
+      traces.push({
+        x: shares,
+        y: own.map((row) => row.mean),
+        type: "scatter",
+        mode: "lines",
+        name: quantity,
+        legendgroup: quantity,
+        showlegend: s === 0,
+        line: { color: colour, dash, width: 2.2 },
+        xaxis: x,
+        yaxis: y,
+        hovertemplate: `${quantity} %{y:.2f} after %{x:.0%}<extra></extra>`,
+      });
     });
   });
   return [traces, layout];
@@ -68,18 +164,47 @@ function courseFigure(rows, width, look, statistic) {
 // Boxes and whiskers are the analysis'; each point is a class.
 function boxFigure(rows, width, look, _, summaries) {
   rows = rows.filter((row) => row.rho !== null);
-  const where = (row) => `step ${row.subset}, ${partition(row)}`, steps = distinct(rows.map((row) => row.subset));
+  const where = (row) => `step ${row.subset}, ${partition(row)}`,
+    steps = distinct(rows.map((row) => row.subset));
   const total = paper.printing ? width : Math.max(width, 62 * summaries.length + 80);
   const traces = summaries.flatMap((box, i) => {
-    const own = rows.filter((row) => where(row) === where(box)), { colour, symbol } = series(look, steps.indexOf(box.subset));
-    const shape = { x: [i], q1: [box.quartile_lo], median: [box.median], q3: [box.quartile_hi], lowerfence: [box.whisker_lo], upperfence: [box.whisker_hi],
-      type: "box", width: 0.6, line: { color: colour, width: 1.6 }, fillcolor: `${colour}22`, hoverinfo: "skip" };
-    const points = { x: own.map((_, k) => i + 0.4 * (((k * 0.618) % 1) - 0.5)), y: own.map((row) => row.rho), type: "scatter", mode: "markers", marker: { size: 4.5, color: colour, symbol, opacity: 0.75 },
-      hoverinfo: "none", rows: own };
+    const own = rows.filter((row) => where(row) === where(box)),
+      { colour, symbol } = series(look, steps.indexOf(box.subset));
+    const shape = {
+      x: [i],
+      q1: [box.quartile_lo],
+      median: [box.median],
+      q3: [box.quartile_hi],
+      lowerfence: [box.whisker_lo],
+      upperfence: [box.whisker_hi],
+      type: "box",
+      width: 0.6,
+      line: { color: colour, width: 1.6 },
+      fillcolor: `${colour}22`,
+      hoverinfo: "skip",
+    };
+    const points = {
+      x: own.map((_, k) => i + 0.4 * (((k * 0.618) % 1) - 0.5)),
+      y: own.map((row) => row.rho),
+      type: "scatter",
+      mode: "markers",
+      marker: { size: 4.5, color: colour, symbol, opacity: 0.75 },
+      hoverinfo: "none",
+      rows: own,
+    };
     return [shape, points];
   });
   const ticks = { tickvals: summaries.map((_, i) => i), ticktext: summaries.map((box) => where(box).split(", ").join("<br>")) };
-  return [traces, { width: total, height: 420, margin: { l: 56, r: 12, t: 16, b: 80 }, xaxis: axis(look, "", { ...ticks, showgrid: false, zeroline: false }), yaxis: axis(look, "Rank correlation of NIC and SIC", { zeroline: true }) }];
+  return [
+    traces,
+    {
+      width: total,
+      height: 420,
+      margin: { l: 56, r: 12, t: 16, b: 80 },
+      xaxis: axis(look, "", { ...ticks, showgrid: false, zeroline: false }),
+      yaxis: axis(look, "Rank correlation of NIC and SIC", { zeroline: true }),
+    },
+  ];
 }
 
 const FIGURES = { swarm: swarmFigure, course: courseFigure, boxes: boxFigure };
@@ -87,16 +212,30 @@ const STATISTICS = { rho: "alone (rho)", rho_p: "given the other two (rho_p)" };
 
 // What a figure says of a class.
 const CLASS_FACTS = {
-  swarm: (row) => [["Forgetting", decimal(row.forgetting)], ["Experiment", row.step_id.slice(0, 8)]],
+  swarm: (row) => [
+    ["Forgetting", decimal(row.forgetting)],
+    ["Experiment", row.step_id.slice(0, 8)],
+  ],
   boxes: (row) => [["Rank correlation", decimal(row.rho)]],
 };
 
 function drawFigure(box, data, title) {
-  const rows = rowsOf(unpacked(data.frame)), boxes = data.boxes ? rowsOf(unpacked(data.boxes)) : [], groups = distinct(rows.map(policyOf)), view = { group: groups[0], statistic: "rho" };
-  const chart = element("div", { className: "chart", attributes: { role: "img", "aria-label": title } }), scroll = element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, chart);
+  const rows = rowsOf(unpacked(data.frame)),
+    boxes = data.boxes ? rowsOf(unpacked(data.boxes)) : [],
+    groups = distinct(rows.map(policyOf)),
+    view = { group: groups[0], statistic: "rho" };
+  const chart = element("div", { className: "chart", attributes: { role: "img", "aria-label": title } }),
+    scroll = element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, chart);
   const controls = element("div", { className: "controls" });
   const redraw = async () => {
-    const own = rows.filter((row) => policyOf(row) === view.group), [traces, layout] = FIGURES[data.kind](own, paper.printing ? paper.width : scroll.clientWidth, theme(), view.statistic, boxes.filter((box) => policyOf(box) === view.group));
+    const own = rows.filter((row) => policyOf(row) === view.group),
+      [traces, layout] = FIGURES[data.kind](
+        own,
+        paper.printing ? paper.width : scroll.clientWidth,
+        theme(),
+        view.statistic,
+        boxes.filter((box) => policyOf(box) === view.group),
+      );
     if (!traces.length) return leaveEmpty(chart, "Nothing was measured here.");
     await draw(chart, traces, layout);
     if (!CLASS_FACTS[data.kind]) return;
@@ -106,8 +245,24 @@ function drawFigure(box, data, title) {
       return [row.class_name, CLASS_FACTS[data.kind](row), thumbnail(sets, data_of[row.benchmark], row.class_id)];
     });
   };
-  if (groups.length > 1) controls.append(chooser("Benchmark", groups.map((group) => [group, group]), (value) => { view.group = value; redraw(); }).box);
-  if (data.kind === "course") controls.append(chooser("Coefficient", Object.entries(STATISTICS), (value) => { view.statistic = value; redraw(); }).box);
+  if (groups.length > 1)
+    controls.append(
+      chooser(
+        "Benchmark",
+        groups.map((group) => [group, group]),
+        (value) => {
+          view.group = value;
+          redraw();
+        },
+      ).box,
+    );
+  if (data.kind === "course")
+    controls.append(
+      chooser("Coefficient", Object.entries(STATISTICS), (value) => {
+        view.statistic = value;
+        redraw();
+      }).box,
+    );
   box.replaceChildren(...(controls.children.length ? [controls] : []), scroll);
   redraws.set(chart, redraw);
   return redraw();

@@ -5,7 +5,8 @@ const byId = (id) => document.getElementById(id);
 // ---- Data: compressed in the page, inflated when first asked for
 
 async function inflate(id) {
-  const letters = atob(byId(id).textContent), bytes = new Uint8Array(letters.length);
+  const letters = atob(byId(id).textContent),
+    bytes = new Uint8Array(letters.length);
   for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i); // Uint8Array.from takes thirty times as long
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
@@ -17,11 +18,13 @@ const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeo
 
 let plotly;
 function loadPlotly() {
-  plotly ??= globalThis.Plotly ? Promise.resolve() : (async () => {
-    const code = await inflate("plotly");
-    await painted(); // what is there already is shown first: starting Plotly is most of what a chart takes
-    document.head.append(element("script", { textContent: code }));
-  })();
+  plotly ??= globalThis.Plotly
+    ? Promise.resolve()
+    : (async () => {
+        const code = await inflate("plotly");
+        await painted(); // what is there already is shown first: starting Plotly is most of what a chart takes
+        document.head.append(element("script", { textContent: code }));
+      })();
   return plotly;
 }
 
@@ -35,15 +38,25 @@ function unpacked(frame) {
 }
 
 const lengthOf = (columns) => Object.values(columns)[0]?.length ?? 0;
-const rowsOf = (columns) => Array.from({ length: lengthOf(columns) }, (_, i) => Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][i]])));
+const rowsOf = (columns) =>
+  Array.from({ length: lengthOf(columns) }, (_, i) =>
+    Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][i]])),
+  );
 const distinct = (values) => [...new Set(values)];
 
 // ---- Words and numbers
 
-const decimal = (value, digits = 2) => (value === null || value === undefined ? "\u2013" : value.toFixed(digits).replace("-", "\u2212"));
+const decimal = (value, digits = 2) =>
+  value === null || value === undefined ? "\u2013" : value.toFixed(digits).replace("-", "\u2212");
 const percent = (value) => (value === null || value === undefined ? "\u2013" : `${Math.round(100 * value)}\u202f%`);
 const known = (values) => values.filter((value) => value !== null);
-const significant = (value) => (value === null ? "\u2013" : (Math.abs(value) >= 0.001 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(1)).replace("-", "\u2212"));
+const significant = (value) =>
+  value === null
+    ? "\u2013"
+    : (Math.abs(value) >= 0.001 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(1)).replace(
+        "-",
+        "\u2212",
+      );
 const share = (level) => (/^[\d.]+$/.test(level) ? `${level}\u202f%` : level);
 const policyOf = (row) => (row.policy && row.policy !== "uniform" ? `${row.benchmark}, ${row.policy}` : row.benchmark);
 const shorten = (name, length = 18) => (name.length > length ? `${name.slice(0, length - 1)}\u2026` : name);
@@ -61,7 +74,8 @@ function element(tag, properties, ...children) {
 // A labelled list to choose from; options are [value, text].
 function chooser(label, options, onchange) {
   const list = element("select", { onchange: () => onchange(list.value) });
-  list.fill = (offered) => list.replaceChildren(...offered.map(([value, text]) => element("option", { value, textContent: text })));
+  list.fill = (offered) =>
+    list.replaceChildren(...offered.map(([value, text]) => element("option", { value, textContent: text })));
   list.fill(options);
   return { list, box: element("label", {}, label, list) };
 }
@@ -70,7 +84,12 @@ function chooser(label, options, onchange) {
 function intervalBar(value, low, high, [from, to], paper = null) {
   const at = (x) => `${Math.min(100, Math.max(0, (100 * (x - from)) / (to - from || 1)))}%`;
   const bar = element("span", { className: "interval" });
-  const mark = (tag, x) => { const node = element(tag, {}); node.style.left = at(x); bar.append(node); return node; };
+  const mark = (tag, x) => {
+    const node = element(tag, {});
+    node.style.left = at(x);
+    bar.append(node);
+    return node;
+  };
   if (from < 0 && to > 0) mark("s", 0);
   if (low !== null && high !== null) mark("i", low).style.width = `calc(${at(high)} - ${at(low)})`;
   if (value !== null) mark("b", value);
@@ -101,18 +120,38 @@ function theme() {
   const style = getComputedStyle(document.documentElement);
   const value = (name) => style.getPropertyValue(`--${name}`).trim();
   return {
-    ...Object.fromEntries(["ink", "muted", "line", "accent", "surface", "one", "two", "three", "four", "unknown"].map((name) => [name, value(name)])),
+    ...Object.fromEntries(
+      ["ink", "muted", "line", "accent", "surface", "one", "two", "three", "four", "unknown"].map((name) => [
+        name,
+        value(name),
+      ]),
+    ),
     font: getComputedStyle(document.body).fontFamily,
   };
 }
 
 // Colours that people with any colour vision tell apart; dashes and symbols differ too.
-const SERIES = [["one", "solid", "circle"], ["two", "dash", "square"], ["three", "dot", "diamond"], ["four", "dashdot", "cross"]];
-const series = (look, i) => { const [colour, dash, symbol] = SERIES[i % SERIES.length]; return { colour: look[colour], dash, symbol }; };
+const SERIES = [
+  ["one", "solid", "circle"],
+  ["two", "dash", "square"],
+  ["three", "dot", "diamond"],
+  ["four", "dashdot", "cross"],
+];
+const series = (look, i) => {
+  const [colour, dash, symbol] = SERIES[i % SERIES.length];
+  return { colour: look[colour], dash, symbol };
+};
 
 const axis = (look, title, more) => ({
-  fixedrange: true, gridcolor: look.line, zerolinecolor: look.line, linecolor: look.line, ticks: "", automargin: true,
-  tickfont: { size: 11.5, color: look.muted }, title: { text: title, font: { size: 12.5, color: look.muted }, standoff: 8 }, ...more,
+  fixedrange: true,
+  gridcolor: look.line,
+  zerolinecolor: look.line,
+  linecolor: look.line,
+  ticks: "",
+  automargin: true,
+  tickfont: { size: 11.5, color: look.muted },
+  title: { text: title, font: { size: 12.5, color: look.muted }, standoff: 8 },
+  ...more,
 });
 
 const axisName = (letter, i) => `${letter}axis${i ? i + 1 : ""}`;
@@ -122,20 +161,37 @@ async function draw(box, traces, layout) {
   await drawNow(box, traces, layout);
 }
 
-function drawNow(box, traces, layout) { // where Plotly is there already
+function drawNow(box, traces, layout) {
+  // where Plotly is there already
   const look = theme();
   box.querySelector(":scope > .empty")?.remove();
   box.classList.add("drawn");
-  return Plotly.react(box, traces, {
-    paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { family: look.font, color: look.ink, size: 12 }, hovermode: "closest",
-    dragmode: false, showlegend: false, hoverlabel: { bgcolor: look.surface, bordercolor: look.line, font: { color: look.ink } },
-    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { color: look.ink } }, margin: { l: 56, r: 12, t: 16, b: 48 }, ...layout,
-  }, { displayModeBar: false, doubleClick: false, showTips: false });
+  return Plotly.react(
+    box,
+    traces,
+    {
+      paper_bgcolor: "transparent",
+      plot_bgcolor: "transparent",
+      font: { family: look.font, color: look.ink, size: 12 },
+      hovermode: "closest",
+      dragmode: false,
+      showlegend: false,
+      hoverlabel: { bgcolor: look.surface, bordercolor: look.line, font: { color: look.ink } },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { color: look.ink } },
+      margin: { l: 56, r: 12, t: 16, b: 48 },
+      ...layout,
+    },
+    { displayModeBar: false, doubleClick: false, showTips: false },
+  );
 }
 
 // Beside the pointer: a title, [label, value] rows, and an image, several or none.
 function tooltip(event, title, rows, images) {
-  const facts = rows.flatMap(([label, value]) => [element("dt", { textContent: label }), element("dd", { textContent: value })]), box = byId("tooltip");
+  const facts = rows.flatMap(([label, value]) => [
+      element("dt", { textContent: label }),
+      element("dd", { textContent: value }),
+    ]),
+    box = byId("tooltip");
   box.replaceChildren(element("strong", { textContent: title }), ...[images ?? []].flat(), element("dl", {}, ...facts));
   box.hidden = false;
   const at = event.touches?.[0] ?? event.changedTouches?.[0] ?? event;
@@ -143,7 +199,9 @@ function tooltip(event, title, rows, images) {
   box.style.transform = `translate(${Math.max(8, left)}px, ${Math.max(8, Math.min(at.clientY + 14, innerHeight - box.offsetHeight - 8))}px)`;
 }
 
-const hideTooltip = () => { byId("tooltip").hidden = true; };
+const hideTooltip = () => {
+  byId("tooltip").hidden = true;
+};
 
 // told: what a point of a drawn chart says, as [title, rows, images] of a tooltip. onclick: what a click on it does, if not the same.
 function tell(box, told, onclick = null) {

@@ -16,7 +16,11 @@
 
   function readColours() {
     const style = getComputedStyle(document.documentElement);
-    const scale = (name) => style.getPropertyValue(`--${name}`).split(",").map((colour) => colour.trim());
+    const scale = (name) =>
+      style
+        .getPropertyValue(`--${name}`)
+        .split(",")
+        .map((colour) => colour.trim());
     return { ...theme(), forgetting: scale("forgetting"), interference: scale("interference"), accuracy: scale("accuracy") };
   }
 
@@ -24,7 +28,8 @@
 
   // The channels of a colour on a scale; share runs from 0 to 1.
   function mix(colours, share) {
-    const position = share * (colours.length - 1), i = Math.min(Math.floor(position), colours.length - 2);
+    const position = share * (colours.length - 1),
+      i = Math.min(Math.floor(position), colours.length - 2);
     const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
     const [from, to] = [channels(colours[i]), channels(colours[i + 1])];
     return from.map((c, k) => Math.round(c + (position - i) * (to[k] - c)));
@@ -48,7 +53,12 @@
     for (const box of document.querySelectorAll(`[data-scale="${name}"]`)) {
       const bar = element("i", {});
       bar.style.background = `linear-gradient(90deg, ${colours.join(",")})`;
-      box.replaceChildren(element("b", { textContent: label }), element("span", { textContent: low }), bar, element("span", { textContent: high }));
+      box.replaceChildren(
+        element("b", { textContent: label }),
+        element("span", { textContent: low }),
+        bar,
+        element("span", { textContent: high }),
+      );
     }
   }
 
@@ -67,7 +77,8 @@
   }
 
   const chartAxis = (title, more) => axis(look, title, { automargin: false, zerolinewidth: 2, ...more });
-  const cellAxis = (more) => chartAxis("", { showgrid: false, zeroline: false, showline: false, tickmode: "array", ticklabelstandoff: 4, ...more });
+  const cellAxis = (more) =>
+    chartAxis("", { showgrid: false, zeroline: false, showline: false, tickmode: "array", ticklabelstandoff: 4, ...more });
 
   // describe: what a hovered point says, as {id, title, rows, images}, or null. Images are class ids, by default the one.
   function plot(box, traces, layout, describe) {
@@ -109,8 +120,17 @@
       ["Accuracy, all classes", percent(step.accuracy), "test images of every class so far"],
       ["Accuracy, new classes", percent(step.new_accuracy), `classes that step ${step.step} learned`],
     ];
-    byId("cards").replaceChildren(...cards.map(([label, value, note]) => element("dl", { className: "card" },
-      element("dt", { textContent: label }), element("dd", { textContent: value }), element("dd", { className: "note", textContent: note }))));
+    byId("cards").replaceChildren(
+      ...cards.map(([label, value, note]) =>
+        element(
+          "dl",
+          { className: "card" },
+          element("dt", { textContent: label }),
+          element("dd", { textContent: value }),
+          element("dd", { className: "note", textContent: note }),
+        ),
+      ),
+    );
   }
 
   function drawPanel(name) {
@@ -120,9 +140,12 @@
     const rows = view.step.past.filter((row) => row.forgetting !== null && row[name] !== null);
     if (!rows.length) return leaveOut(box, "Not measured in this step.");
     const [x, y] = [rows.map((row) => row[name]), rows.map((row) => row.forgetting)];
-    const width = box.clientWidth, height = 270, margin = { l: 46, r: 12, t: 14, b: 46 };
+    const width = box.clientWidth,
+      height = 270,
+      margin = { l: 46, r: 12, t: 14, b: 46 };
     const padded = (values, share) => {
-      const [low, high] = extent(values), pad = share * (high - low || 1);
+      const [low, high] = extent(values),
+        pad = share * (high - low || 1);
       return [low - pad, high + pad];
     };
     const ranges = [padded(x, 0.1), padded(y, 0.12)];
@@ -131,16 +154,37 @@
       (inside[0] * (x[i] - ranges[0][0])) / (ranges[0][1] - ranges[0][0]),
       (inside[1] * (ranges[1][1] - y[i])) / (ranges[1][1] - ranges[1][0]),
     ]);
-    const places = placeLabels(pixels, rows.map((row) => shortName(row.id)), inside);
+    const places = placeLabels(
+      pixels,
+      rows.map((row) => shortName(row.id)),
+      inside,
+    );
     const marker = { size: rows.length > 40 ? 7 : 9, color: y.map(forgettingColour), line: { width: 1, color: look.surface } };
     const points = {
-      x, y, type: "scatter", mode: "markers+text", marker, hoverinfo: "none", cliponaxis: false, textfont: { size: 11, color: look.muted },
-      text: rows.map((row, i) => (places[i] ? label(row.id) : "")), textposition: places.map((place) => place || "middle right"),
+      x,
+      y,
+      type: "scatter",
+      mode: "markers+text",
+      marker,
+      hoverinfo: "none",
+      cliponaxis: false,
+      textfont: { size: 11, color: look.muted },
+      text: rows.map((row, i) => (places[i] ? label(row.id) : "")),
+      textposition: places.map((place) => place || "middle right"),
     };
-    const ring = { x: [null], y: [null], type: "scatter", mode: "markers", hoverinfo: "skip", cliponaxis: false,
-      marker: { size: 17, color: "transparent", line: { width: 2.5, color: look.accent } } };
+    const ring = {
+      x: [null],
+      y: [null],
+      type: "scatter",
+      mode: "markers",
+      hoverinfo: "skip",
+      cliponaxis: false,
+      marker: { size: 17, color: "transparent", line: { width: 2.5, color: look.accent } },
+    };
     const layout = {
-      width, height, margin,
+      width,
+      height,
+      margin,
       xaxis: chartAxis(report.measures[name], { range: ranges[0], nticks: 5 }),
       yaxis: chartAxis("Forgetting", { range: ranges[1], nticks: 5 }),
     };
@@ -162,13 +206,18 @@
     const places = points.map(() => null);
     const order = points.map((_, i) => (i % 2 ? points.length - (i + 1) / 2 : i / 2));
     for (const i of order) {
-      const [x, y] = points[i], w = brush.measureText(names[i]).width + 4;
+      const [x, y] = points[i],
+        w = brush.measureText(names[i]).width + 4;
       const candidates = {
-        "middle right": [x + 6, y - 7, x + 10 + w, y + 7], "middle left": [x - 10 - w, y - 7, x - 6, y + 7],
-        "top center": [x - w / 2, y - 21, x + w / 2, y - 6], "bottom center": [x - w / 2, y + 6, x + w / 2, y + 21],
+        "middle right": [x + 6, y - 7, x + 10 + w, y + 7],
+        "middle left": [x - 10 - w, y - 7, x - 6, y + 7],
+        "top center": [x - w / 2, y - 21, x + w / 2, y - 6],
+        "bottom center": [x - w / 2, y + 6, x + w / 2, y + 21],
       };
       for (const [place, box] of Object.entries(candidates)) {
-        const free = taken.every((other, k) => k === i || box[2] < other[0] || other[2] < box[0] || box[3] < other[1] || other[3] < box[1]);
+        const free = taken.every(
+          (other, k) => k === i || box[2] < other[0] || other[2] < box[0] || box[3] < other[1] || other[3] < box[1],
+        );
         if (!free || box[0] < 0 || box[2] > width + 8 || box[1] < -8 || box[3] > height) continue;
         places[i] = place;
         taken.push(box);
@@ -180,7 +229,8 @@
 
   function drawTable() {
     const body = byId("table").tBodies[0];
-    const numberCell = (value, text, reason) => element("td", {}, value === null ? element("abbr", { textContent: "\u2013", title: reason }) : text);
+    const numberCell = (value, text, reason) =>
+      element("td", {}, value === null ? element("abbr", { textContent: "\u2013", title: reason }) : text);
     const lines = view.step.past.map((row) => {
       const unlearned = row.accuracy_when_learned === 0 ? "never learned: its accuracy was 0" : "no test images";
       const fg = numberCell(row.forgetting, decimal(row.forgetting), unlearned);
@@ -191,10 +241,17 @@
         fg.prepend(element("span", { className: "fg-bar" }, fill));
       }
       const name = element("span", { textContent: classOf(row.id).name, title: classOf(row.id).name });
-      const line = element("tr", {}, element("th", { scope: "row" }, element("div", {}, name, ...thumbnail(row.id))),
+      const line = element(
+        "tr",
+        {},
+        element("th", { scope: "row" }, element("div", {}, name, ...thumbnail(row.id))),
         numberCell(row.accuracy_when_learned, percent(row.accuracy_when_learned), "no test images"),
-        numberCell(row.accuracy, percent(row.accuracy), "no test images"), fg,
-        ...Object.keys(report.measures).map((measure) => numberCell(row[measure], measured(row, measure), row.missing ?? "not measured")));
+        numberCell(row.accuracy, percent(row.accuracy), "no test images"),
+        fg,
+        ...Object.keys(report.measures).map((measure) =>
+          numberCell(row[measure], measured(row, measure), row.missing ?? "not measured"),
+        ),
+      );
       line.onmouseenter = () => highlight(row.id);
       line.onmouseleave = () => highlight(null);
       return line;
@@ -204,17 +261,39 @@
   }
 
   function drawCurves() {
-    const box = byId("curves"), { past, curves } = view.step, measure = report.measures[view.coefficient];
+    const box = byId("curves"),
+      { past, curves } = view.step,
+      measure = report.measures[view.coefficient];
     if (!curves) return leaveOut(box, "Interference was not measured in this step.");
-    const values = curves[view.coefficient], phone = box.clientWidth < 560;
-    const height = phone ? 320 : 440, margin = { l: phone ? 44 : 58, r: phone ? 84 : 110, t: 12, b: 48 };
+    const values = curves[view.coefficient],
+      phone = box.clientWidth < 560;
+    const height = phone ? 320 : 440,
+      margin = { l: phone ? 44 : 58, r: phone ? 84 : 110, t: 12, b: 48 };
     const lines = past.map((row, i) => ({
-      x: curves.iterations, y: values[i], type: "scatter", mode: "lines", hoverinfo: "none", opacity: past.length > 40 ? 0.75 : 0.95,
-      line: { width: past.length > 40 ? 1.3 : 2, color: forgettingColour(row.forgetting), dash: row.forgetting === null ? "dot" : "solid" },
+      x: curves.iterations,
+      y: values[i],
+      type: "scatter",
+      mode: "lines",
+      hoverinfo: "none",
+      opacity: past.length > 40 ? 0.75 : 0.95,
+      line: {
+        width: past.length > 40 ? 1.3 : 2,
+        color: forgettingColour(row.forgetting),
+        dash: row.forgetting === null ? "dot" : "solid",
+      },
     }));
-    const mark = { x: [null], y: [null], type: "scatter", mode: "lines", hoverinfo: "skip", line: { width: 5, color: look.accent } };
+    const mark = {
+      x: [null],
+      y: [null],
+      type: "scatter",
+      mode: "lines",
+      hoverinfo: "skip",
+      line: { width: 5, color: look.accent },
+    };
     const drawn = known(values.flat());
-    const [low, high] = drawn.length ? extent(drawn) : [0, 1], pad = 0.05 * (high - low || 1), range = [low - pad, high + pad];
+    const [low, high] = drawn.length ? extent(drawn) : [0, 1],
+      pad = 0.05 * (high - low || 1),
+      range = [low - pad, high + pad];
     const pixel = (height - margin.t - margin.b) / (range[1] - range[0]);
     const ends = [];
     past.forEach((row, i) => {
@@ -222,17 +301,33 @@
       if (end !== null && ends.every((other) => Math.abs(other.end - end) * pixel > 14)) ends.push({ row, end });
     });
     const annotations = ends.map(({ row, end }) => ({
-      x: 1, xref: "paper", xanchor: "left", xshift: 8, y: end, showarrow: false, text: label(row.id, phone ? 11 : 15),
+      x: 1,
+      xref: "paper",
+      xanchor: "left",
+      xshift: 8,
+      y: end,
+      showarrow: false,
+      text: label(row.id, phone ? 11 : 15),
       font: { size: 11.5, color: look.muted },
     }));
     const layout = {
-      width: box.clientWidth, height, margin, annotations, hoverdistance: 30,
+      width: box.clientWidth,
+      height,
+      margin,
+      annotations,
+      hoverdistance: 30,
       xaxis: chartAxis("Iteration of the step", { range: extent(curves.iterations), showgrid: false, nticks: phone ? 4 : 8 }),
       yaxis: chartAxis(`${measure} so far`, { range, nticks: 6 }),
     };
     plot(box, [...lines, mark], layout, ({ curveNumber, x, y }) => {
       const row = past[curveNumber];
-      return row ? { id: row.id, title: classOf(row.id).name, rows: [[`${measure} at iteration ${x}`, decimal(y, precision(largest(drawn)))], ...classFacts(row, [])] } : null;
+      return row
+        ? {
+            id: row.id,
+            title: classOf(row.id).name,
+            rows: [[`${measure} at iteration ${x}`, decimal(y, precision(largest(drawn)))], ...classFacts(row, [])],
+          }
+        : null;
     });
     highlighters[box.id] = (id) => {
       const i = past.findIndex((row) => row.id === id);
@@ -249,10 +344,14 @@
   const labelRoom = (ids) => 16 + 6.6 * Math.max(...ids.map((id) => shortName(id, 13).length));
 
   function drawMatrix() {
-    const box = byId("matrix"), { matrix } = view.step;
+    const box = byId("matrix"),
+      { matrix } = view.step;
     if (!matrix) return leaveOut(box, "Interference was not measured in this step.");
-    const sources = [...matrix.past, ...matrix.new], P = matrix.past.length, gap = 0.6;
-    const left = labelRoom(matrix.past), top = labelRoom(sources) + 26;
+    const sources = [...matrix.past, ...matrix.new],
+      P = matrix.past.length,
+      gap = 0.6;
+    const left = labelRoom(matrix.past),
+      top = labelRoom(sources) + 26;
     const room = box.parentElement.clientWidth - left - 8;
     const cell = Math.min(40, Math.max(room < 560 ? 14 : 10, room / (sources.length + gap)));
     const at = sources.map((_, i) => (i < P ? i : i + gap));
@@ -263,40 +362,83 @@
     ];
     const traces = blocks.map(([name, label, from, to, belongs]) => {
       const z = matrix.terms.map((row, r) => row.slice(from, to).map((term, c) => (belongs(r, c) ? term : null)));
-      const limit = largest(z.flat()), digits = precision(limit);
+      const limit = largest(z.flat()),
+        digits = precision(limit);
       drawScale(name, label, look.interference, decimal(-limit, digits), `+${decimal(limit, digits)}`);
-      return { x: at.slice(from, to), y: matrix.past.map((_, i) => i), z, type: "heatmap", showscale: false, hoverinfo: "none", hoverongaps: false,
-        zmin: -limit, zmax: limit, colorscale: colourscale(look.interference), xgap: 1, ygap: 1 };
+      return {
+        x: at.slice(from, to),
+        y: matrix.past.map((_, i) => i),
+        z,
+        type: "heatmap",
+        showscale: false,
+        hoverinfo: "none",
+        hoverongaps: false,
+        zmin: -limit,
+        zmax: limit,
+        colorscale: colourscale(look.interference),
+        xgap: 1,
+        ygap: 1,
+      };
     });
-    const title = (text, x) => ({ text, x, y: 1, yref: "paper", yshift: top - 12, xanchor: "left", showarrow: false, font: { size: 12, color: look.muted } });
-    const past = thinned(matrix.past, cell), fresh = thinned(matrix.new, cell, P + gap);
+    const title = (text, x) => ({
+      text,
+      x,
+      y: 1,
+      yref: "paper",
+      yshift: top - 12,
+      xanchor: "left",
+      showarrow: false,
+      font: { size: 12, color: look.muted },
+    });
+    const past = thinned(matrix.past, cell),
+      fresh = thinned(matrix.new, cell, P + gap);
     const ticks = { tickvals: [...past.tickvals, ...fresh.tickvals], ticktext: [...past.ticktext, ...fresh.ticktext] };
-    const columns = sources.length + gap, right = Math.max(8, 100 - cell * matrix.new.length); // room for the title of few columns
+    const columns = sources.length + gap,
+      right = Math.max(8, 100 - cell * matrix.new.length); // room for the title of few columns
     const layout = {
-      width: left + right + cell * columns, height: top + 8 + cell * P, margin: { l: left, r: right, t: top, b: 8 },
+      width: left + right + cell * columns,
+      height: top + 8 + cell * P,
+      margin: { l: left, r: right, t: top, b: 8 },
       annotations: [title("from past classes", -0.5), title("from new classes", P + gap - 0.5)],
       xaxis: cellAxis({ range: [-0.5, columns - 0.5], side: "top", tickangle: -90, ...ticks }),
       yaxis: cellAxis({ range: [P - 0.5, -0.5], ...past }),
     };
     plot(box, traces, layout, ({ x, y, z, curveNumber }) => {
-      const source = sources[at.indexOf(x)], target = matrix.past[y], isNew = x > P - 0.5, self = source === target;
+      const source = sources[at.indexOf(x)],
+        target = matrix.past[y],
+        isNew = x > P - 0.5,
+        self = source === target;
       const effect = z >= 0 ? "interfered with" : "helped";
-      const title = self ? `${classOf(target).name} ${effect} itself` : `${classOf(source).name} (${isNew ? "new" : "past"}) ${effect} ${classOf(target).name}`;
+      const title = self
+        ? `${classOf(target).name} ${effect} itself`
+        : `${classOf(source).name} (${isNew ? "new" : "past"}) ${effect} ${classOf(target).name}`;
       const name = self ? "SIC" : isNew ? "NIC" : "CIC";
-      return { id: target, title: `${title}: ${z > 0 ? "+" : ""}${decimal(z, Math.max(3, precision(traces[curveNumber].zmax)))} (${name})`, rows: [], images: self ? [target] : [source, target] };
+      return {
+        id: target,
+        title: `${title}: ${z > 0 ? "+" : ""}${decimal(z, Math.max(3, precision(traces[curveNumber].zmax)))} (${name})`,
+        rows: [],
+        images: self ? [target] : [source, target],
+      };
     });
   }
 
   function drawAccuracies() {
-    const box = byId("accuracy"), { classes, steps, values } = report.accuracies;
-    const space = box.parentElement.clientWidth, tall = space < 640; // on a phone classes run down the page
-    const names = labelRoom(classes), stepRoom = tall ? 26 : 58;
+    const box = byId("accuracy"),
+      { classes, steps, values } = report.accuracies;
+    const space = box.parentElement.clientWidth,
+      tall = space < 640; // on a phone classes run down the page
+    const names = labelRoom(classes),
+      stepRoom = tall ? 26 : 58;
     const cell = tall ? 22 : Math.min(36, Math.max(10, (space - stepRoom - 8) / classes.length));
     const stepSize = tall ? Math.max(30, (space - names - 8) / steps.length) : 34;
     const printed = Math.min(cell, stepSize) >= 21;
     const z = tall ? values : steps.map((_, s) => values.map((row) => row[s]));
     const classAxis = cellAxis({ ...thinned(classes, cell), range: [-0.5, classes.length - 0.5] });
-    const stepAxis = cellAxis({ tickvals: steps.map((_, i) => i), ticktext: steps.map((step) => `Step ${step}`), range: [-0.5, steps.length - 0.5] });
+    const stepAxis = cellAxis({
+      tickvals: steps.map((_, i) => i),
+      ticktext: steps.map((step) => `Step ${step}`),
+      range: [-0.5, steps.length - 0.5],
+    });
     const reversed = (one) => ({ ...one, range: [...one.range].reverse() });
     const across = { ...(tall ? stepAxis : classAxis), side: "top", tickangle: tall ? 0 : -90 };
     if (tall && stepSize < 48) across.ticktext = steps.map(String);
@@ -304,16 +446,44 @@
       width: tall ? names + 8 + stepSize * steps.length : stepRoom + 8 + cell * classes.length,
       height: tall ? stepRoom + 8 + cell * classes.length : names + 8 + stepSize * steps.length,
       margin: { l: tall ? names : stepRoom, r: 8, t: tall ? stepRoom : names, b: 8 },
-      xaxis: across, yaxis: reversed(tall ? classAxis : stepAxis),
+      xaxis: across,
+      yaxis: reversed(tall ? classAxis : stepAxis),
     };
-    const cells = { z, type: "heatmap", showscale: false, hoverinfo: "none", hoverongaps: false, xgap: 1, ygap: 1, zmin: 0, zmax: 1,
-      colorscale: colourscale(look.accuracy) };
-    const filled = printed ? z.flatMap((row, y) => row.map((value, x) => ({ x, y, value }))).filter(({ value }) => value !== null) : [];
-    const text = { x: filled.map(({ x }) => x), y: filled.map(({ y }) => y), text: filled.map(({ value }) => String(Math.round(100 * value))),
-      type: "scatter", mode: "text", hoverinfo: "skip", textfont: { size: 11, color: filled.map(({ value }) => readableOn(mix(look.accuracy, value))) } };
+    const cells = {
+      z,
+      type: "heatmap",
+      showscale: false,
+      hoverinfo: "none",
+      hoverongaps: false,
+      xgap: 1,
+      ygap: 1,
+      zmin: 0,
+      zmax: 1,
+      colorscale: colourscale(look.accuracy),
+    };
+    const filled = printed
+      ? z.flatMap((row, y) => row.map((value, x) => ({ x, y, value }))).filter(({ value }) => value !== null)
+      : [];
+    const text = {
+      x: filled.map(({ x }) => x),
+      y: filled.map(({ y }) => y),
+      text: filled.map(({ value }) => String(Math.round(100 * value))),
+      type: "scatter",
+      mode: "text",
+      hoverinfo: "skip",
+      textfont: { size: 11, color: filled.map(({ value }) => readableOn(mix(look.accuracy, value))) },
+    };
     plot(box, [cells, text], layout, ({ x, y, z: value }) => {
-      const id = classes[tall ? y : x], step = steps[tall ? x : y];
-      return { id, title: classOf(id).name, rows: [[`Accuracy after step ${step}`, percent(value)], ["Introduced in", `step ${classOf(id).introduced}`]] };
+      const id = classes[tall ? y : x],
+        step = steps[tall ? x : y];
+      return {
+        id,
+        title: classOf(id).name,
+        rows: [
+          [`Accuracy after step ${step}`, percent(value)],
+          ["Introduced in", `step ${classOf(id).introduced}`],
+        ],
+      };
     });
     drawScale("accuracy", "Test accuracy", look.accuracy, "0\u202f%", "100\u202f%");
   }
@@ -342,16 +512,25 @@
 
   if (view.step) {
     for (const button of byId("steps").children) {
-      button.onclick = () => { press(button); view.step = report.steps[button.dataset.step]; drawAll(); };
+      button.onclick = () => {
+        press(button);
+        view.step = report.steps[button.dataset.step];
+        drawAll();
+      };
     }
     for (const name of report.coefficients) {
       const button = element("button", { type: "button", textContent: report.measures[name] });
       button.setAttribute("aria-pressed", String(name === view.coefficient));
-      button.onclick = () => { press(button); view.coefficient = name; drawCurves(); };
+      button.onclick = () => {
+        press(button);
+        view.coefficient = name;
+        drawCurves();
+      };
       byId("coefficients").append(button);
     }
   }
-  let width = innerWidth, waiting;
+  let width = innerWidth,
+    waiting;
   addEventListener("resize", () => {
     if (innerWidth === width) return; // a phone's address bar changes the height only
     width = innerWidth;

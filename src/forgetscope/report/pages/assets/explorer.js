@@ -18,10 +18,15 @@ function sheetOf(position) {
 
 // Draws one image of a sheet once it is decoded; `place` counts line by line.
 function picture(data, position, place, label, size = 48) {
-  const canvas = element("canvas", { width: data.side, height: data.side, attributes: label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" } });
+  const canvas = element("canvas", {
+    width: data.side,
+    height: data.side,
+    attributes: label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" },
+  });
   canvas.style.width = canvas.style.height = `${size}px`;
   sheetOf(position).then((image) => {
-    const left = (place % data.columns) * data.side, top = Math.floor(place / data.columns) * data.side;
+    const left = (place % data.columns) * data.side,
+      top = Math.floor(place / data.columns) * data.side;
     if (image) canvas.getContext("2d").drawImage(image, left, top, data.side, data.side, 0, 0, data.side, data.side);
   });
   return canvas;
@@ -30,11 +35,18 @@ function picture(data, position, place, label, size = 48) {
 // A list of bars: [name, value, text]; lengths relative to the largest.
 function bars(rows) {
   const most = Math.max(...rows.map(([, value]) => Math.abs(value ?? 0)), 1e-12);
-  return element("dl", { className: "bars" }, ...rows.flatMap(([name, value, text]) => {
-    const fill = element("i", { className: value < 0 ? "minus" : "" });
-    fill.style.width = `${(100 * Math.abs(value ?? 0)) / most}%`;
-    return [element("dt", { textContent: name, title: name }), element("dd", {}, element("span", { className: "track" }, fill), element("span", { textContent: text }))];
-  }));
+  return element(
+    "dl",
+    { className: "bars" },
+    ...rows.flatMap(([name, value, text]) => {
+      const fill = element("i", { className: value < 0 ? "minus" : "" });
+      fill.style.width = `${(100 * Math.abs(value ?? 0)) / most}%`;
+      return [
+        element("dt", { textContent: name, title: name }),
+        element("dd", {}, element("span", { className: "track" }, fill), element("span", { textContent: text })),
+      ];
+    }),
+  );
 }
 
 // The image that stands for a class, or null where the page has none.
@@ -48,25 +60,45 @@ async function startExplorer() {
   const view = { group: 0, cell: 0, run: "0", measure: "sic", chosen: null };
   let runs = []; // of the partition in view
   const nameOf = (one, id) => data[one.data].names[id] ?? `class ${id}`;
-  const cellName = (cell) => `step ${cell.step}` + (cell.retention ? `, ${share(cell.retention)} kept, +${share(cell.increment)} new` : "");
+  const cellName = (cell) =>
+    `step ${cell.step}` + (cell.retention ? `, ${share(cell.retention)} kept, +${share(cell.increment)} new` : "");
   const members = () => (view.run === "all" ? runs : [runs[Number(view.run)]]);
   // [run, position of the class in it], most forgotten first
-  const points = () => members().flatMap((one) => one.classes.map((_, i) => [one, i])).sort(([a, i], [b, k]) => (b.forgetting[k] ?? -9) - (a.forgetting[i] ?? -9));
+  const points = () =>
+    members()
+      .flatMap((one) => one.classes.map((_, i) => [one, i]))
+      .sort(([a, i], [b, k]) => (b.forgetting[k] ?? -9) - (a.forgetting[i] ?? -9));
 
-  const group = chooser("Benchmark", groups.map((one, i) => [i, policyOf(one) || "this experiment"]), (value) => open(Number(value), 0));
-  const part = chooser(groups.some((one) => one.benchmark) ? "Partition" : "Step", [], (value) => open(view.group, Number(value)));
-  const run = chooser("Experiment", [], (value) => { view.run = value; show(); });
-  const measure = chooser("Coefficient", Object.entries(measures), (value) => { view.measure = value; show(); });
+  const group = chooser(
+    "Benchmark",
+    groups.map((one, i) => [i, policyOf(one) || "this experiment"]),
+    (value) => open(Number(value), 0),
+  );
+  const part = chooser(groups.some((one) => one.benchmark) ? "Partition" : "Step", [], (value) =>
+    open(view.group, Number(value)),
+  );
+  const run = chooser("Experiment", [], (value) => {
+    view.run = value;
+    show();
+  });
+  const measure = chooser("Coefficient", Object.entries(measures), (value) => {
+    view.measure = value;
+    show();
+  });
 
   // Reads the steps of a partition, then shows the first.
   async function open(at, number) {
     Object.assign(view, { group: at, cell: number, run: "0" });
-    const { cells } = groups[at], found = await pack(`runs-${cells[number].runs}`);
+    const { cells } = groups[at],
+      found = await pack(`runs-${cells[number].runs}`);
     if (view.group !== at || view.cell !== number) return; // another was chosen meanwhile
     runs = found;
     part.list.fill(cells.map((one, i) => [i, cellName(one)]));
     part.list.value = number;
-    run.list.fill([...runs.map((one, i) => [i, `${one.id.slice(0, 8)}${one.detail ? ", in detail" : ""}`]), ...(runs.length > 1 ? [["all", "all together"]] : [])]);
+    run.list.fill([
+      ...runs.map((one, i) => [i, `${one.id.slice(0, 8)}${one.detail ? ", in detail" : ""}`]),
+      ...(runs.length > 1 ? [["all", "all together"]] : []),
+    ]);
     show();
   }
 
@@ -78,86 +110,264 @@ async function startExplorer() {
   }
 
   async function drawPoints() {
-    const box = byId("scatter"), look = theme(), shown = points().filter(([one, i]) => one.forgetting[i] !== null && one[view.measure][i] !== null);
+    const box = byId("scatter"),
+      look = theme(),
+      shown = points().filter(([one, i]) => one.forgetting[i] !== null && one[view.measure][i] !== null);
     if (!shown.length) return leaveEmpty(box, "Nothing was measured here.");
     const chosen = ([one, i]) => view.chosen && view.chosen[0] === one && view.chosen[1] === i;
     const few = shown.length <= 24;
-    const trace = { x: shown.map(([one, i]) => one[view.measure][i]), y: shown.map(([one, i]) => one.forgetting[i]), type: "scatter", mode: few ? "markers+text" : "markers", hoverinfo: "none",
-      text: shown.map(([one, i]) => plain(shorten(nameOf(one, one.classes[i]), 12))), textposition: "top center", textfont: { size: 10.5, color: look.muted }, cliponaxis: false,
-      marker: { size: shown.map((one) => (chosen(one) ? 15 : shown.length > 200 ? 5 : 9)), color: look.one, opacity: 0.8, line: { color: shown.map((one) => (chosen(one) ? look.ink : look.surface)), width: shown.map((one) => (chosen(one) ? 3 : 1)) } } };
-    await draw(box, [trace], { width: box.clientWidth, height: 440, xaxis: axis(look, measures[view.measure]), yaxis: axis(look, "Forgetting") });
-    tell(box, ({ pointNumber }) => {
-      const [one, i] = shown[pointNumber], id = one.classes[i];
-      const rows = [["Forgetting", decimal(one.forgetting[i])], [measures[view.measure], significant(one[view.measure][i])], ["Accuracy", `${percent(one.accuracy_when_learned[i])} \u2192 ${percent(one.accuracy[i])}`]];
-      return [nameOf(one, id), rows, thumbnail(data, one.data, id)];
-    }, ({ pointNumber }) => choose(...shown[pointNumber]));
+    const trace = {
+      x: shown.map(([one, i]) => one[view.measure][i]),
+      y: shown.map(([one, i]) => one.forgetting[i]),
+      type: "scatter",
+      mode: few ? "markers+text" : "markers",
+      hoverinfo: "none",
+      text: shown.map(([one, i]) => plain(shorten(nameOf(one, one.classes[i]), 12))),
+      textposition: "top center",
+      textfont: { size: 10.5, color: look.muted },
+      cliponaxis: false,
+      marker: {
+        size: shown.map((one) => (chosen(one) ? 15 : shown.length > 200 ? 5 : 9)),
+        color: look.one,
+        opacity: 0.8,
+        line: {
+          color: shown.map((one) => (chosen(one) ? look.ink : look.surface)),
+          width: shown.map((one) => (chosen(one) ? 3 : 1)),
+        },
+      },
+    };
+    await draw(box, [trace], {
+      width: box.clientWidth,
+      height: 440,
+      xaxis: axis(look, measures[view.measure]),
+      yaxis: axis(look, "Forgetting"),
+    });
+    tell(
+      box,
+      ({ pointNumber }) => {
+        const [one, i] = shown[pointNumber],
+          id = one.classes[i];
+        const rows = [
+          ["Forgetting", decimal(one.forgetting[i])],
+          [measures[view.measure], significant(one[view.measure][i])],
+          ["Accuracy", `${percent(one.accuracy_when_learned[i])} \u2192 ${percent(one.accuracy[i])}`],
+        ];
+        return [nameOf(one, id), rows, thumbnail(data, one.data, id)];
+      },
+      ({ pointNumber }) => choose(...shown[pointNumber]),
+    );
   }
 
   function drawList() {
     const heads = ["Class", "Forgetting", "Learned", "Now", measures[view.measure]];
-    const all = points(), lines = all.slice(0, LISTED).map(([one, i]) => {
-      const name = nameOf(one, one.classes[i]), line = element("tr", {},
-        element("th", { scope: "row" }, element("button", { type: "button", textContent: name, title: name, onclick: () => choose(one, i) })),
-        ...[decimal(one.forgetting[i]), percent(one.accuracy_when_learned[i]), percent(one.accuracy[i]), significant(one[view.measure][i])].map((text) => element("td", { textContent: text })));
-      line.shows = [one, i];
-      return line;
-    });
-    byId("classes").replaceChildren(element("thead", {}, element("tr", {}, ...heads.map((text) => element("th", { scope: "col", textContent: text })))), element("tbody", {}, ...lines),
-      ...(all.length > LISTED ? [element("tfoot", {}, element("tr", {}, element("td", { colSpan: heads.length, textContent: `The ${LISTED} most forgotten of ${all.length}; choose an experiment to see all of its classes.` })))] : []));
+    const all = points(),
+      lines = all.slice(0, LISTED).map(([one, i]) => {
+        const name = nameOf(one, one.classes[i]),
+          line = element(
+            "tr",
+            {},
+            element(
+              "th",
+              { scope: "row" },
+              element("button", { type: "button", textContent: name, title: name, onclick: () => choose(one, i) }),
+            ),
+            ...[
+              decimal(one.forgetting[i]),
+              percent(one.accuracy_when_learned[i]),
+              percent(one.accuracy[i]),
+              significant(one[view.measure][i]),
+            ].map((text) => element("td", { textContent: text })),
+          );
+        line.shows = [one, i];
+        return line;
+      });
+    byId("classes").replaceChildren(
+      element("thead", {}, element("tr", {}, ...heads.map((text) => element("th", { scope: "col", textContent: text })))),
+      element("tbody", {}, ...lines),
+      ...(all.length > LISTED
+        ? [
+            element(
+              "tfoot",
+              {},
+              element(
+                "tr",
+                {},
+                element("td", {
+                  colSpan: heads.length,
+                  textContent: `The ${LISTED} most forgotten of ${all.length}; choose an experiment to see all of its classes.`,
+                }),
+              ),
+            ),
+          ]
+        : []),
+    );
   }
 
   function choose(one, i) {
     hideTooltip();
     view.chosen = [one, i];
-    for (const line of byId("classes").tBodies[0].rows) line.classList.toggle("lit", line.shows[0] === one && line.shows[1] === i);
+    for (const line of byId("classes").tBodies[0].rows)
+      line.classList.toggle("lit", line.shows[0] === one && line.shows[1] === i);
     drawPoints();
     drawClass(one, i);
-    const box = byId("class"), calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const box = byId("class"),
+      calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (box.getBoundingClientRect().top > innerHeight - 120) box.scrollIntoView({ behavior: calm ? "auto" : "smooth" });
   }
 
   function drawClass(one, i) {
-    const id = one.classes[i], name = nameOf(one, id), image = thumbnail(data, one.data, id), box = byId("class");
-    const facts = [["Forgetting", one.forgetting[i], decimal], ["Accuracy when learned", one.accuracy_when_learned[i], percent], ["Accuracy now", one.accuracy[i], percent], ...Object.entries(measures).map(([key, label]) => [label, one[key][i], significant])];
-    const cards = element("dl", { className: "facts" }, ...facts.map(([label, value, text]) => element("div", {}, element("dt", { textContent: label }), element("dd", { textContent: text(value) }))));
+    const id = one.classes[i],
+      name = nameOf(one, id),
+      image = thumbnail(data, one.data, id),
+      box = byId("class");
+    const facts = [
+      ["Forgetting", one.forgetting[i], decimal],
+      ["Accuracy when learned", one.accuracy_when_learned[i], percent],
+      ["Accuracy now", one.accuracy[i], percent],
+      ...Object.entries(measures).map(([key, label]) => [label, one[key][i], significant]),
+    ];
+    const cards = element(
+      "dl",
+      { className: "facts" },
+      ...facts.map(([label, value, text]) =>
+        element("div", {}, element("dt", { textContent: label }), element("dd", { textContent: text(value) })),
+      ),
+    );
     const heading = element("div", { className: "chosen" }, ...(image ? [image] : []), element("h3", { textContent: name }));
     const reason = one.missing?.[i] ? [element("p", { className: "how", textContent: one.missing[i] })] : [];
     if (!one.detail) {
       const command = `forgetscope report STORE --experiment ${one.id.slice(0, 12)}`;
-      box.replaceChildren(heading, cards, ...reason, element("p", { className: "how" }, "This page has trajectories and images of five experiments per partition; for this one: ", element("code", { textContent: command })));
+      box.replaceChildren(
+        heading,
+        cards,
+        ...reason,
+        element(
+          "p",
+          { className: "how" },
+          "This page has trajectories and images of five experiments per partition; for this one: ",
+          element("code", { textContent: command }),
+        ),
+      );
       return;
     }
-    const detail = one.detail, part = (title, ...content) => element("div", {}, element("h4", { textContent: title }), ...content), none = (text) => element("p", { className: "how", textContent: text });
-    const curves = element("div", { className: "chart", attributes: { role: "img", "aria-label": `Coefficients of ${name} along training` } });
+    const detail = one.detail,
+      part = (title, ...content) => element("div", {}, element("h4", { textContent: title }), ...content),
+      none = (text) => element("p", { className: "how", textContent: text });
+    const curves = element("div", {
+      className: "chart",
+      attributes: { role: "img", "aria-label": `Coefficients of ${name} along training` },
+    });
     const kind = (source) => (source === id ? "SIC, itself" : detail.new.includes(source) ? "NIC, new" : "CIC, past");
     const shown = detail.rehearsal[i] ?? [];
-    box.replaceChildren(heading, cards, ...reason, element("div", { className: "columns" },
-      part("Accuracy after every step", bars(detail.accuracies[i].map((value, step) => [`step ${step + 1}`, value, percent(value)]).filter(([, value]) => value !== null))),
-      part("Who interfered with it most", detail.sources[i].length ? bars(detail.sources[i].map(([source, term]) => [`${nameOf(one, source)} (${kind(source)})`, term, (term > 0 ? "+" : "") + significant(term)])) : none("Interference was not measured.")),
-      part("Now taken for", detail.confusions[i].length ? bars(detail.confusions[i].map(([other, value]) => [nameOf(one, other), value, percent(value)])) : none("None of its test images is taken for another class.")),
-    ), part(`Rehearsal images: ${detail.rehearsed[i]} kept${shown.length ? `, the first ${shown.length} in order of selection` : ""}`,
-      shown.length ? element("div", { className: "images" }, ...shown.map((place, k) => picture(data[one.data], one.data, place, `rehearsal image ${k + 1} of ${name}`))) : none("The data set is not at hand, or was only simulated, so there are no images.")),
-    part("Coefficients summed so far, by iteration", detail.iterations.length ? curves : none("Interference was not measured.")));
+    box.replaceChildren(
+      heading,
+      cards,
+      ...reason,
+      element(
+        "div",
+        { className: "columns" },
+        part(
+          "Accuracy after every step",
+          bars(
+            detail.accuracies[i]
+              .map((value, step) => [`step ${step + 1}`, value, percent(value)])
+              .filter(([, value]) => value !== null),
+          ),
+        ),
+        part(
+          "Who interfered with it most",
+          detail.sources[i].length
+            ? bars(
+                detail.sources[i].map(([source, term]) => [
+                  `${nameOf(one, source)} (${kind(source)})`,
+                  term,
+                  (term > 0 ? "+" : "") + significant(term),
+                ]),
+              )
+            : none("Interference was not measured."),
+        ),
+        part(
+          "Now taken for",
+          detail.confusions[i].length
+            ? bars(detail.confusions[i].map(([other, value]) => [nameOf(one, other), value, percent(value)]))
+            : none("None of its test images is taken for another class."),
+        ),
+      ),
+      part(
+        `Rehearsal images: ${detail.rehearsed[i]} kept${shown.length ? `, the first ${shown.length} in order of selection` : ""}`,
+        shown.length
+          ? element(
+              "div",
+              { className: "images" },
+              ...shown.map((place, k) => picture(data[one.data], one.data, place, `rehearsal image ${k + 1} of ${name}`)),
+            )
+          : none("The data set is not at hand, or was only simulated, so there are no images."),
+      ),
+      part(
+        "Coefficients summed so far, by iteration",
+        detail.iterations.length ? curves : none("Interference was not measured."),
+      ),
+    );
     redraws.set(box, () => drawCurves(curves, detail, i));
     if (detail.iterations.length) drawCurves(curves, detail, i);
   }
 
   function drawCurves(box, detail, i) {
-    const look = theme(), names = ["sic", "cic", "nic", "all_nic"], wide = box.clientWidth > 700, n = names.length;
-    const layout = { width: box.clientWidth, height: wide ? 250 : 560, margin: { l: 50, r: 12, t: 26, b: 44 }, annotations: [] };
+    const look = theme(),
+      names = ["sic", "cic", "nic", "all_nic"],
+      wide = box.clientWidth > 700,
+      n = names.length;
+    const layout = {
+      width: box.clientWidth,
+      height: wide ? 250 : 560,
+      margin: { l: 50, r: 12, t: 26, b: 44 },
+      annotations: [],
+    };
     const traces = names.map((name, k) => {
-      const across = wide ? [k / n + (k ? 0.045 : 0), (k + 1) / n] : [k % 2 ? 0.56 : 0, k % 2 ? 1 : 0.46], up = wide ? [0, 1] : k < 2 ? [0.58, 1] : [0, 0.42], { colour, dash } = series(look, k);
+      const across = wide ? [k / n + (k ? 0.045 : 0), (k + 1) / n] : [k % 2 ? 0.56 : 0, k % 2 ? 1 : 0.46],
+        up = wide ? [0, 1] : k < 2 ? [0.58, 1] : [0, 0.42],
+        { colour, dash } = series(look, k);
       layout[axisName("x", k)] = axis(look, "", { domain: across, anchor: `y${k ? k + 1 : ""}`, nticks: 4 });
-      layout[axisName("y", k)] = axis(look, "", { domain: up, anchor: `x${k ? k + 1 : ""}`, nticks: 5, zeroline: true, automargin: false });
-      layout.annotations.push({ text: measures[name], x: across[0], y: up[1], xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 12.5, color: look.ink } });
-      return { x: detail.iterations, y: detail[name][i], type: "scatter", mode: "lines", line: { color: colour, dash, width: 2.2 }, xaxis: `x${k ? k + 1 : ""}`, yaxis: `y${k ? k + 1 : ""}`, hovertemplate: `${measures[name]} %{y:.3g} at iteration %{x}<extra></extra>` };
+      layout[axisName("y", k)] = axis(look, "", {
+        domain: up,
+        anchor: `x${k ? k + 1 : ""}`,
+        nticks: 5,
+        zeroline: true,
+        automargin: false,
+      });
+      layout.annotations.push({
+        text: measures[name],
+        x: across[0],
+        y: up[1],
+        xref: "paper",
+        yref: "paper",
+        xanchor: "left",
+        yanchor: "bottom",
+        showarrow: false,
+        font: { size: 12.5, color: look.ink },
+      });
+      return {
+        x: detail.iterations,
+        y: detail[name][i],
+        type: "scatter",
+        mode: "lines",
+        line: { color: colour, dash, width: 2.2 },
+        xaxis: `x${k ? k + 1 : ""}`,
+        yaxis: `y${k ? k + 1 : ""}`,
+        hovertemplate: `${measures[name]} %{y:.3g} at iteration %{x}<extra></extra>`,
+      };
     });
     return draw(box, traces, layout);
   }
 
   const first = groups.findIndex((one) => one.cells.length);
   if (first < 0) return leaveEmpty(byId("scatter"), "No step has past classes.");
-  byId("explorer-controls").append(...(groups.length > 1 ? [group.box] : []), part.box, ...(groups.some((one) => one.benchmark) ? [run.box] : []), measure.box);
+  byId("explorer-controls").append(
+    ...(groups.length > 1 ? [group.box] : []),
+    part.box,
+    ...(groups.some((one) => one.benchmark) ? [run.box] : []),
+    measure.box,
+  );
   group.list.value = first;
   await open(first, 0);
   redraws.set(byId("scatter"), drawPoints);

@@ -3,13 +3,18 @@
 const tabs = [...document.querySelectorAll('[role="tab"]')];
 const panels = tabs.map((tab) => byId(tab.getAttribute("aria-controls")));
 const started = new Set();
-const onScreen = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => showExhibit(entry.target)), { rootMargin: "600px" });
+const onScreen = new IntersectionObserver(
+  (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => showExhibit(entry.target)),
+  { rootMargin: "600px" },
+);
 
 async function showExhibit(article) {
   if (started.has(article)) return;
   started.add(article);
   onScreen.unobserve(article);
-  const data = (await pack("exhibits"))[article.dataset.exhibit], box = article.querySelector(".body"), title = article.querySelector("h3").firstChild.textContent.trim();
+  const data = (await pack("exhibits"))[article.dataset.exhibit],
+    box = article.querySelector(".body"),
+    title = article.querySelector("h3").firstChild.textContent.trim();
   await (data.kind ? drawFigure : drawTable)(box, data, title);
   box.removeAttribute("aria-busy");
   box.style.minHeight = ""; // it kept the place, so that links lead where they say
@@ -52,7 +57,11 @@ function follow() {
 }
 
 for (const [i, tab] of tabs.entries()) {
-  tab.onclick = () => { history.replaceState(null, "", `#${panels[i].id}`); select(tab); toTop(); };
+  tab.onclick = () => {
+    history.replaceState(null, "", `#${panels[i].id}`);
+    select(tab);
+    toTop();
+  };
   tab.onkeydown = (event) => {
     const move = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: tabs.length - 1 }[event.key];
     if (move === undefined) return;
@@ -67,12 +76,15 @@ for (const [i, tab] of tabs.entries()) {
 for (const button of document.querySelectorAll("[data-download]")) {
   button.setAttribute("aria-label", `Download ${button.textContent}`);
   button.onclick = async () => {
-    const article = button.closest("[data-exhibit]"), name = article.id;
+    const article = button.closest("[data-exhibit]"),
+      name = article.id;
     await showExhibit(article);
     const data = (await pack("exhibits"))[name];
-    if (button.dataset.download === "csv") return save(`${name}.csv`, csv({ ...unpacked(data.frame), ...(data.paper ? unpacked(data.paper) : {}) }), "text/csv");
+    if (button.dataset.download === "csv")
+      return save(`${name}.csv`, csv({ ...unpacked(data.frame), ...(data.paper ? unpacked(data.paper) : {}) }), "text/csv");
     if (button.dataset.download === "latex") return save(`${name}.tex`, data.latex, "application/x-tex");
-    const chart = article.querySelector(".chart.drawn"), image = await Plotly.toImage(chart, { format: "svg", width: chart.layout.width, height: chart.layout.height });
+    const chart = article.querySelector(".chart.drawn"),
+      image = await Plotly.toImage(chart, { format: "svg", width: chart.layout.width, height: chart.layout.height });
     save(`${name}.svg`, decodeURIComponent(image.slice(image.indexOf(",") + 1)), "image/svg+xml");
   };
 }
@@ -99,7 +111,8 @@ async function printAll() {
   redrawAll();
 }
 
-let width = innerWidth, waiting;
+let width = innerWidth,
+  waiting;
 const outdated = new Set(); // charts for another size or colour scheme; those out of sight wait
 function refresh() {
   for (const box of [...outdated].filter((one) => one.offsetParent)) {
