@@ -74,7 +74,7 @@ def without(tensors: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def first_of(tensors: dict[str, Any], change: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
-    name = next(iter(tensors))
+    name = next(name for name, tensor in tensors.items() if tensor.ndim)
     return {**tensors, name: change(tensors[name])}
 
 
