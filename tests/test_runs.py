@@ -32,7 +32,7 @@ def test_what_is_named_is_what_type_checkers_see() -> None:
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     seen = [(node.module, name.name) for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names]
     homes = [(module, name) for module, names in fs._HOMES.items() for name in names]
-    assert sorted(seen) == sorted([*homes, ("forgetscope", "errors")])
+    assert sorted(seen) == sorted([*homes, ("forgetscope", "errors"), ("forgetscope", "testing")])
     assert sorted(fs.__all__) == sorted(["__version__", *(name for _, name in seen)])
 
 

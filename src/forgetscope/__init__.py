@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from forgetscope.threads import wait_briefly
 
 if TYPE_CHECKING:
-    from forgetscope import errors
+    from forgetscope import errors, testing
     from forgetscope.analysis.experiments import Experiment, open_experiment
     from forgetscope.analysis.results import Analysis, analyse
     from forgetscope.benchmark.controlled import Controlled
@@ -74,6 +74,7 @@ __all__ = [
     "plan",
     "run",
     "simulate",
+    "testing",
     "write_paper",
     "write_report",
 ]
@@ -112,8 +113,8 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("forgetscope")
-    if name == "errors":
-        return import_module("forgetscope.errors")
+    if name in ("errors", "testing"):
+        return import_module(f"forgetscope.{name}")
     if name in _HOME_OF:
         return getattr(import_module(_HOME_OF[name]), name)
     raise AttributeError(f"module 'forgetscope' has no attribute {name!r}")

@@ -17,7 +17,7 @@ from forgetscope.benchmark.variants import Variants, variants_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError, StoreError
 from forgetscope.spec import AugmentationSpec, RunSpec, nearest
-from forgetscope.store import LeftOut, Store
+from forgetscope.store import Store, TellLeftOut
 
 MOST_EXPERIMENTS, MOST_CLASSES = 100_000, 1_000_000  # of a plan that somebody else may have written
 
@@ -59,7 +59,7 @@ def templates_of(spec: Spec) -> Sequence[RunSpec]:
 
 
 def find(
-    name: str, overrides: Mapping[str, object], store: Store, left_out: LeftOut | None = None
+    name: str, overrides: Mapping[str, object], store: Store, left_out: TellLeftOut | None = None
 ) -> BenchmarkSpec | dict[str, Any]:
     """A benchmark, or the record of any plan that the store remembers. What a store calls its plans hides no preset or file."""
     if name in presets():

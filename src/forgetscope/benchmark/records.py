@@ -27,7 +27,7 @@ from forgetscope.benchmark.space import Partition
 from forgetscope.errors import DamagedPlan
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
 from forgetscope.foreign import Count, Id, Text, first_problem, strict_json
-from forgetscope.store import LeftOut, Store
+from forgetscope.store import Store, TellLeftOut
 from forgetscope.store.stepfiles import PLAN_BYTES, STEPS
 
 SCHEMA = 1
@@ -73,7 +73,7 @@ def folder_of(store: Store, plan: Plan) -> Path:
     return store.path / "plans" / plan.id
 
 
-def recorded_plans(store: Store, left_out: LeftOut | None = None) -> list[dict[str, Any]]:
+def recorded_plans(store: Store, left_out: TellLeftOut | None = None) -> list[dict[str, Any]]:
     """The plan.json of every plan that was run into this store, ordered by id.
 
     left_out: is told of each that cannot be read; without it, the first is an error."""
