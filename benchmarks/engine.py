@@ -19,7 +19,7 @@ from forgetscope.benchmark.plans import Plan, benchmark_plan
 from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.data.library import load_data
-from forgetscope.engines.dispatch import Silence
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.engines.local import Local
 from forgetscope.engines.ray import Ray
 from forgetscope.engines.running import carry_out, engaged
@@ -48,7 +48,7 @@ def engine(plan: Plan, workers: int, *, on_ray: bool = False) -> Callable[[], fl
     def run() -> float:
         with tempfile.TemporaryDirectory() as folder:
             place = Ray(jobs=workers, device="cpu") if on_ray else Local(jobs=workers, device="cpu")
-            return carry_out(plan, Store(folder), place, Silence())[1].seconds
+            return carry_out(plan, Store(folder), place, Watcher())[1].seconds
 
     return run
 

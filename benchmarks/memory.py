@@ -13,15 +13,15 @@ import tempfile
 from pathlib import Path
 
 import forgetscope as fs
-from forgetscope.allocation import keep_memory
 from forgetscope.benchmark.plans import Job
-from forgetscope.engines.dispatch import Silence
+from forgetscope.engines.allocation import keep_memory
+from forgetscope.engines.dispatch import Watcher
 
 SPEC = fs.RunSpec(dataset="cifar100", image_size=16, sequence=((0, 1), (2, 3)), retention=0.1, epochs=170)
 SHOWN = (2, 5, 10, 20, 40, 60, 80, 100, 120, 140, 160, 170)
 
 
-class Watches(Silence):
+class Watches(Watcher):
     """Notes the resident memory in bytes after each epoch of the second step."""
 
     def __init__(self) -> None:

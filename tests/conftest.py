@@ -63,11 +63,11 @@ def run_experiment(
     spec: RunSpec, store: Store, *, progress: Watcher | None = None, stop: Stop | None = None, **settings: Any
 ) -> Experiment:
     """As fs.run does, with a stop that a test decides on."""
-    from forgetscope.engines.dispatch import Silence
+    from forgetscope.engines.dispatch import Watcher
     from forgetscope.engines.here import Here
     from forgetscope.engines.running import carry_out
 
-    plan, _ = carry_out(spec, store, Here(**settings), progress or Silence(), raising=True, stop=stop)
+    plan, _ = carry_out(spec, store, Here(**settings), progress or Watcher(), raising=True, stop=stop)
     return forgetscope.Experiment(store.chain(plan.chains[0].steps[-1]))
 
 

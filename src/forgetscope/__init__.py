@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from forgetscope.learning.candidates import Candidates
     from forgetscope.learning.policies import Policy
     from forgetscope.measuring.coefficients import Coefficients
-    from forgetscope.measuring.probe import Measurement, Probe
+    from forgetscope.measuring.measurement import Measurement
+    from forgetscope.measuring.probe import Probe
     from forgetscope.report.pages.writing import write_report
     from forgetscope.report.typeset.papers import write_paper
     from forgetscope.runs import Failed, compare, plan, run
@@ -98,7 +99,8 @@ _HOMES = {
     "forgetscope.learning.candidates": ("Candidates",),
     "forgetscope.learning.policies": ("Policy",),
     "forgetscope.measuring.coefficients": ("Coefficients",),
-    "forgetscope.measuring.probe": ("Measurement", "Probe"),
+    "forgetscope.measuring.measurement": ("Measurement",),
+    "forgetscope.measuring.probe": ("Probe",),
     "forgetscope.report.pages.writing": ("write_report",),
     "forgetscope.report.typeset.papers": ("write_paper",),
     "forgetscope.runs": ("Failed", "compare", "plan", "run"),

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from forgetscope.characters import visible
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.report.words.quantities import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
     from forgetscope.benchmark.plans import Job, Plan
-    from forgetscope.engines.dispatch import Prospect, Watcher
+    from forgetscope.engines.dispatch import Prospect
 
 LINE_SECONDS = 2.0  # plain lines come no faster than this
 
@@ -23,15 +24,13 @@ LINE_SECONDS = 2.0  # plain lines come no faster than this
 @contextmanager
 def watch(*, enabled: bool = True) -> Iterator[Watcher]:
     """A display on standard error, for the block, of a plan that is being run."""
-    from forgetscope.engines.dispatch import Silence
-
     if not enabled or sys.stderr is None:  # closed
-        yield Silence()
+        yield Watcher()
     elif sys.stderr.isatty():
         with _bar() as bar:
-            yield _Watcher(_Bar(bar), lambda text: bar.console.print(visible(text), markup=False, highlight=False))
+            yield _Teller(_Bar(bar), lambda text: bar.console.print(visible(text), markup=False, highlight=False))
     else:
-        yield _Watcher(_Lines(), _print)
+        yield _Teller(_Lines(), _print)
 
 
 @contextmanager
@@ -70,7 +69,7 @@ class _Counter:
         self._display(text, done / total if total else 0.0, done == total)
 
 
-class _Watcher:
+class _Teller(Watcher):
     """Time left from the costs of what is done, in this run, and of what is left; at first from the estimate.
 
     Of a single experiment the step that runs is told with its loss and accuracy, else how many steps are done."""

@@ -14,7 +14,7 @@ import forgetscope as fs
 from conftest import SMALL
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.benchmark.records import recorded_plans
-from forgetscope.engines.dispatch import Prospect, Silence
+from forgetscope.engines.dispatch import Prospect, Watcher
 from forgetscope.engines.work import Place
 from forgetscope.errors import Diverged, ForgetscopeError, OwnCodeFailed, SpecError
 from ray_cluster import RayCluster
@@ -30,7 +30,7 @@ RUN = {
 OWN = "def policy(candidates, quota, rng):\n    raise ValueError('no such image')\n"
 
 
-class Watches(Silence):
+class Watches(Watcher):
     """Keeps what it is told."""
 
     def __init__(self) -> None:

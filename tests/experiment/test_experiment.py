@@ -17,7 +17,7 @@ from forgetscope.analysis.experiments import Experiment
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.data.library import load_data
-from forgetscope.engines.dispatch import Prospect, Silence
+from forgetscope.engines.dispatch import Prospect, Watcher
 from forgetscope.errors import SpecError
 from forgetscope.experiment.settings import Settings, choose_device
 from forgetscope.experiment.step import run_step
@@ -106,7 +106,7 @@ def test_a_longer_experiment_reuses_the_steps_of_a_shorter_one(tmp_path: Path, s
 
 
 def test_an_interrupted_step_goes_on_from_its_snapshot_to_the_same_bytes(tmp_path: Path, steps: list[StoredStep]) -> None:
-    class StopsOnce(Silence):
+    class StopsOnce(Watcher):
         def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
             if job.spec.step == 2 and epoch == 1:
                 raise KeyboardInterrupt
@@ -117,7 +117,7 @@ def test_an_interrupted_step_goes_on_from_its_snapshot_to_the_same_bytes(tmp_pat
     working = store.working(steps[1].id)
     assert sorted(p.name for p in working.iterdir()) == ["parent", "probes.parquet", "snapshot-1"]
 
-    class Counts(Silence):
+    class Counts(Watcher):
         epochs: list[tuple[int, int]]
 
         def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
@@ -141,7 +141,7 @@ def test_a_damaged_step_is_quarantined_and_recomputed(tmp_path: Path, tiny_store
     victim.write_bytes(content)
     notes: list[str] = []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -159,7 +159,7 @@ def test_building_on_steps_of_another_environment_is_said(tmp_path: Path) -> Non
     store, _ = run(tmp_path / "store", sequence=TINY["sequence"][:1])
     notes: list[str] = []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 

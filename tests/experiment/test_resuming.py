@@ -14,7 +14,7 @@ import torch
 from test_stopping import StopsAtLook, assert_same_bytes
 
 from conftest import TINY, run_experiment
-from forgetscope.engines.dispatch import Silence
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.errors import Interrupted
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, save_snapshot
 from forgetscope.spec import RunSpec
@@ -24,7 +24,7 @@ EVERYTHING = {"all_layers_every": 1, "every_iteration": True, "released_nic": Tr
 SHORT = {**TINY, "sequence": TINY["sequence"][:2], **EVERYTHING}
 
 
-class Listens(Silence):
+class Listens(Watcher):
     def __init__(self) -> None:
         self.notes: list[str] = []
 

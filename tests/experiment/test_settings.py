@@ -8,7 +8,7 @@ import torch
 
 from conftest import TINY, run_experiment
 from forgetscope.benchmark.plans import Job
-from forgetscope.engines.dispatch import Silence
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.errors import SpecError
 from forgetscope.experiment import settings as module
 from forgetscope.experiment.settings import check_precision, choose_settings
@@ -19,7 +19,7 @@ from forgetscope.store import Store
 ONE_STEP = {**TINY, "sequence": TINY["sequence"][:1]}
 
 
-class StopsOnce(Silence):
+class StopsOnce(Watcher):
     def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
         if epoch == 1:
             raise KeyboardInterrupt

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import TINY, run_experiment
 from forgetscope.benchmark.plans import Job
-from forgetscope.engines.dispatch import Silence
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.errors import Interrupted
 from forgetscope.experiment import course
 from forgetscope.experiment.stopping import SIGNALS, Stop, on_signals
@@ -48,7 +48,7 @@ def steps(tiny_store: Path) -> list[StoredStep]:
     return chain
 
 
-def run(store: Store, stop: Stop | None = None, progress: Silence | None = None) -> None:
+def run(store: Store, stop: Stop | None = None, progress: Watcher | None = None) -> None:
     run_experiment(RunSpec(**TINY), store, device="cpu", threads=1, stop=stop, progress=progress)
 
 
@@ -138,7 +138,7 @@ def test_large_snapshots_wait_when_epochs_are_short_but_a_stop_saves_all(
 def test_damaged_snapshots_are_named_put_aside_and_made_up_for(tmp_path: Path, steps: list[StoredStep]) -> None:
     store, notes = Store(tmp_path / "store"), []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -202,7 +202,7 @@ def test_a_freed_state_is_recomputed_when_a_step_builds_on_it(tmp_path: Path, st
 
     store, notes = Store(tmp_path / "store"), []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -224,7 +224,7 @@ def test_a_freed_state_that_comes_back_with_other_bits_replaces_its_record(tmp_p
 
     store, notes = Store(tmp_path / "store"), []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -250,7 +250,7 @@ def test_a_step_whose_working_folder_another_process_removes_ends_in_the_same_by
         for found in freeable(store, every_state=True):
             free(store, found)
 
-    class Removes(Silence):
+    class Removes(Watcher):
         def started(self, job: Job) -> None:
             self.working = store.working(job.id)
 

@@ -45,17 +45,12 @@ def plan_of(spec: Spec, data: DataFacts | None = None, sources: Mapping[str, str
 
 def templates_of(spec: Spec) -> Sequence[RunSpec]:
     """Runs whose data and networks are those of all runs of the plan."""
-    match spec:
-        case RunSpec():
-            return (spec,)
-        case Variants():
-            return spec.runs
-        case Comparison():
-            return (spec.run,)
-        case Controlled():
-            return (spec.benchmark.template,)
-        case BenchmarkSpec():
-            return (spec.template,)
+    if isinstance(spec, Variants):
+        return spec.runs
+    benchmark = spec.benchmark if isinstance(spec, Controlled) else spec
+    if isinstance(benchmark, BenchmarkSpec):
+        return (benchmark.template,)
+    return (benchmark.run if isinstance(benchmark, Comparison) else benchmark,)
 
 
 def find(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forgetscope.cli.console import Commands, echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, guarded, note, print_json, print_view
 from forgetscope.cli.options import (
     DEFAULT_STORE,
     BenchmarkArgument,
@@ -24,7 +24,7 @@ from forgetscope.cli.options import (
     overrides,
 )
 from forgetscope.cli.plans import allow, name_failures, work_off
-from forgetscope.errors import DataError, SpecError, StoreError
+from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
@@ -101,7 +101,7 @@ def plan(
         stop, place = Stop(), Local(device=device, threads=threads, jobs=jobs)
         with on_signals(stop), engaged(place, planned, opened, looking=True) as engine:
             # Looking runs no code of a user's own; what a run has measured is used all the same.
-            ahead = prospect(engine, calibrating=not planned.own_code, stop=stop, note=_note)
+            ahead = prospect(engine, calibrating=not planned.own_code, stop=stop, note=note)
         done, expected = len(ahead.done), ahead.estimate
         if expected is None:
             own = "the benchmark names code of its own, which a plan does not run; `bench run` measures before it starts."
@@ -174,7 +174,9 @@ def status(
     from forgetscope.store import Store
 
     opened = Store.existing(store)
-    found = find(name, overrides(settings), opened, _left_out)
+    left_out = Unreadable()
+    found = find(name, overrides(settings), opened, left_out)
+    left_out.tell(True)
     _tell_status(recorded_plan(found) if isinstance(found, dict) else benchmark_plan(found), opened, as_json=as_json)
 
 
@@ -206,31 +208,25 @@ def retry(
     if not failed:
         raise SpecError("bench retry: say which steps to retry: --failed.")
     opened = Store.existing(store)
-    found = find(name, overrides(settings), opened, _left_out)
+    left_out = Unreadable()
+    found = find(name, overrides(settings), opened, left_out)
+    left_out.tell(True)
     if isinstance(found, dict):
         recorded = recorded_plan(found)
         allow(recorded, code or [])
-        planned = made_ready(recorded, _note)
+        planned = made_ready(recorded, note)
     else:
-        planned = made_ready(found, _note)
+        planned = made_ready(found, note)
     again = Journal(folder_of(opened, planned)).failures(planned.done(opened))
     if not again:
-        _note(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.")
+        note(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.")
         _tell_status(planned, opened, as_json=as_json)
         return
-    _note(f"{len(again)} failed steps will be run again.")
+    note(f"{len(again)} failed steps will be run again.")
     place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
     planned, outcome = work_off(planned, opened, place, estimating=False, again=again)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
-
-
-def _note(text: str) -> None:
-    echo(text, err=True)
-
-
-def _left_out(problem: StoreError) -> None:
-    echo(f"Left out: {problem}", err=True)
 
 
 def _fetch_data(run: RunSpec) -> str | None:
@@ -240,7 +236,7 @@ def _fetch_data(run: RunSpec) -> str | None:
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed. Counts are complete; time, memory and disk need it."
     try:
-        load_data(run.dataset, run.image_size, _note)
+        load_data(run.dataset, run.image_size, note)
     except DataError as error:
         return str(error)
     return None

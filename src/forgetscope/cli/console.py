@@ -73,6 +73,11 @@ def echo(text: str = "", *, err: bool = False) -> None:
     print(visible(text, lines=True), file=sys.stderr if err else sys.stdout, flush=True)
 
 
+def note(text: str) -> None:
+    """On standard error, by the way."""
+    echo(text, err=True)
+
+
 def print_view(view: RenderableType, *, whole: bool = False) -> None:
     """Print tables. `whole` lets lines be longer than the terminal is wide rather than break cells apart."""
     from rich.console import Console

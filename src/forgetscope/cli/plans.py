@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from forgetscope.allocation import keep_memory
+from forgetscope.engines.allocation import keep_memory
 from forgetscope.errors import ForgetscopeError, Interrupted, SpecError
 
 if TYPE_CHECKING:

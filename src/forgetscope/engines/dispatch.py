@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from forgetscope.benchmark.costs import Cost
+from forgetscope.benchmark.costs import Forecast
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.benchmark.records import Journal
 from forgetscope.engines.queue import JobQueue
@@ -31,23 +31,13 @@ class Prospect:
     done: frozenset[str]
     bad: frozenset[str]  # failed or diverged earlier
     todo: frozenset[str]
-    estimate: Cost | None
+    estimate: Forecast | None
     costs: Mapping[str, float]  # of each step: seconds, or work where nothing was measured
 
 
-class Watcher(Protocol):
-    """What is told to whoever watches while a plan is being run; once it is planned, and notes also before."""
-
-    def planned(self, plan: Plan, ahead: Prospect) -> None: ...
-    def started(self, job: Job) -> None: ...
-    def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None: ...
-    def ended(self, job: Job) -> None: ...
-    def ended_badly(self, job: Job, message: str, blocked: int) -> None: ...
-    def note(self, text: str) -> None: ...
-
-
-class Silence:
-    """Watches and says nothing."""
+class Watcher:
+    """Is told what happens while a plan is being run, notes also before it is planned. This one says nothing: override what
+    you want to hear."""
 
     def planned(self, plan: Plan, ahead: Prospect) -> None: ...
     def started(self, job: Job) -> None: ...

@@ -22,6 +22,8 @@ from forgetscope.spec import RunSpec, StepSpec
 from forgetscope.store import Store, StoredStep
 
 Setup = Mapping[str, Any]  # what `Work.setup` says; as JSON can hold it
+Request = Mapping[str, Any]  # what `Work.request` says of a job
+OnEpoch = Callable[[int, float, float], None]  # its number, loss and accuracy
 
 
 @dataclass(frozen=True)
@@ -48,19 +50,10 @@ class Executor:
             )
         return cls(data, Store(Path(setup["store"])), settings, setup["sources"])
 
-    def run(
-        self,
-        id: str,
-        parent: str | None,
-        spec: Mapping[str, Any],
-        first: Mapping[str, Any],
-        on_epoch: Callable[[int, float, float], None],
-        note: Callable[[str], None],
-        stop: Stop | None = None,
-    ) -> dict[str, Any]:
+    def run(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
         """As `compute`, where an error is an event as well: failed, or refused if no other job would do better."""
         try:
-            return self.compute(id, parent, spec, first, on_epoch, note, stop)
+            return self.compute(job, on_epoch, note, stop)
         except Interrupted:
             raise
         except DamagedData as error:  # no step can be right with them
@@ -75,26 +68,15 @@ class Executor:
             traceback.print_exc()
             return {"event": "failed", "message": f"{type(error).__name__}: {error}"}
 
-    def compute(
-        self,
-        id: str,
-        parent: str | None,
-        spec: Mapping[str, Any],
-        first: Mapping[str, Any],
-        on_epoch: Callable[[int, float, float], None],
-        note: Callable[[str], None],
-        stop: Stop | None = None,
-    ) -> dict[str, Any]:
-        """first: the specification of its chain's first step. on_epoch: is told its number, the loss and the accuracy.
-
-        An event: done (perhaps diverged), or parent, which must be done again first."""
+    def compute(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
+        """An event: done (perhaps diverged), or parent, which must be done again first."""
         try:
-            usable = None if parent is None else self._usable(parent)
+            usable = None if job["parent"] is None else self._usable(job["parent"])
         except _ParentUnusable as reason:
             return {"event": "parent", "text": str(reason)}
         step = run_locked(
-            id,
-            StepSpec.model_validate(spec),
+            job["id"],
+            StepSpec.model_validate(job["spec"]),
             usable,
             self.data,
             self.store,
@@ -102,7 +84,7 @@ class Executor:
             lambda end: on_epoch(end.epoch, end.loss, end.accuracy),
             note,
             stop,
-            StepSpec.model_validate(first),
+            StepSpec.model_validate(job["first"]),
         )
         return {"event": "done", "seconds": step.info["timings"]["seconds"], "diverged": step.divergence}
 

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from forgetscope.benchmark.costs import Rates
 from forgetscope.engines.dispatch import Dispatch
 from forgetscope.engines.executor import Executor
-from forgetscope.engines.work import Place, Work
+from forgetscope.engines.work import OnThisMachine, Place, Work
 from forgetscope.errors import InputError
 from forgetscope.experiment.stopping import Stop
 
@@ -26,7 +26,7 @@ class Here(Place):
         yield HereEngine(work)
 
 
-class HereEngine:
+class HereEngine(OnThisMachine):
     name, count = "here", 1
 
     def __init__(self, work: Work) -> None:
@@ -36,9 +36,6 @@ class HereEngine:
     def _executor(self) -> Executor:
         return Executor.ready(self.work.setup())
 
-    def prepare(self, memory: float, disk: float) -> None:
-        self.work.demand_room(disk)
-
     def calibrate(self, stop: Stop) -> Rates:
         return self._executor.calibrate(self.work.plan.template.model_dump(exclude_unset=True))
 
@@ -46,7 +43,7 @@ class HereEngine:
         while (job := dispatch.take()) is not None:
             dispatch.started(job)
             execute = self._executor.compute if dispatch.raising else self._executor.run
-            end = execute(**self.work.request(job), on_epoch=partial(dispatch.epoch_ended, job), note=dispatch.note, stop=stop)
+            end = execute(self.work.request(job), partial(dispatch.epoch_ended, job), dispatch.note, stop)
             if end["event"] == "refused":
                 raise InputError(end["message"])
             dispatch.ended(job, end)

@@ -24,7 +24,7 @@ from forgetscope.benchmark.costs import Rates
 from forgetscope.benchmark.plans import Job
 from forgetscope.benchmark.records import folder_of
 from forgetscope.engines.dispatch import ATTEMPTS, Dispatch
-from forgetscope.engines.work import Place, Work
+from forgetscope.engines.work import OnThisMachine, Place, Work
 from forgetscope.errors import ForgetscopeError, InputError, Interrupted
 from forgetscope.experiment.stopping import Stop
 from forgetscope.threads import available_cores
@@ -49,16 +49,13 @@ class Local(Place):
 
 
 @dataclass(frozen=True)
-class LocalEngine:
+class LocalEngine(OnThisMachine):
     """So many worker processes on this machine."""
 
     work: Work
     count: int
     logs: Path  # the folder for what workers write to standard error
     name: str = "local"
-
-    def prepare(self, memory: float, disk: float) -> None:
-        self.work.demand_room(disk)
 
     def run(self, dispatch: Dispatch, stop: Stop) -> None:
         supervisor = _Supervisor(self, dispatch)

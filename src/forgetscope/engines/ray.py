@@ -237,7 +237,7 @@ _executors: dict[str, Executor] = {}  # of this process, which Ray uses for many
 
 
 def _executor(setup: Setup) -> Executor:
-    from forgetscope.allocation import keep_memory
+    from forgetscope.engines.allocation import keep_memory
 
     key = repr(sorted(setup.items()))
     if key not in _executors:
@@ -266,7 +266,7 @@ def _execute(setup: Setup, job: Mapping[str, Any], board: Any) -> dict[str, Any]
         if stop.requested:
             raise Interrupted("Stopped before it began.")
         executor = _executor(setup)
-        return executor.run(**job, on_epoch=lambda *epoch: say("epoch", epoch), note=lambda text: say("note", text), stop=stop)
+        return executor.run(job, lambda *epoch: say("epoch", epoch), lambda text: say("note", text), stop)
     except Interrupted:
         return {"event": "stopped"}  # nobody reads it: the driver is leaving
     except ForgetscopeError as error:

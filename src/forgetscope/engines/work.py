@@ -48,15 +48,6 @@ class Work:
         first, spec = (step.model_dump(mode="json") for step in (chain_of(self.plan.jobs, job.id)[0].spec, job.spec))
         return {"id": job.id, "parent": job.parent, "spec": spec, "first": first}
 
-    def demand_room(self, disk: float) -> None:
-        """So many bytes, on this machine's way to the store."""
-        free = shutil.disk_usage(self.store.path).free
-        if free < disk:
-            raise StoreError(
-                f"The store {self.store.path} will need about {disk / 1e9:,.1f} GB; {free / 1e9:,.1f} GB are free there. "
-                "Make room, or choose another folder with --store."
-            )
-
 
 class Engine(Protocol):
     """Something that has workers."""
@@ -79,6 +70,20 @@ class Engine(Protocol):
 
     def prepare(self, memory: float, disk: float) -> None:
         """Before the first job: see that everything is there. memory: bytes of a job; disk: bytes of all; 0 if not known."""
+
+
+class OnThisMachine:
+    """What engines have in common whose workers write to the store from here."""
+
+    work: Work
+
+    def prepare(self, memory: float, disk: float) -> None:
+        free = shutil.disk_usage(self.work.store.path).free
+        if free < disk:
+            raise StoreError(
+                f"The store {self.work.store.path} will need about {disk / 1e9:,.1f} GB; {free / 1e9:,.1f} GB are free there. "
+                "Make room, or choose another folder with --store."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
