@@ -81,7 +81,13 @@ def run(
 
     Ctrl-C, SIGTERM and SIGUSR1 save a snapshot and stop: forgetscope.errors.Interrupted. The same call continues.
 
-    `channels_last` is the memory layout, `compile` trains through torch.compile: recorded, and without effect on the id."""
+    `channels_last` is the memory layout, `compile` trains through torch.compile: recorded, and without effect on the id.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> [step.spec.classes for step in result.steps]
+    [(0, 1, 2), (3, 4)]
+    """
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.experiment import run_experiment
     from forgetscope.experiment.stopping import Stop, on_signals
@@ -115,7 +121,13 @@ def write_report(
     *,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Path:
-    """Write the page of an experiment, or of an analysis of a whole store: one HTML file that needs nothing else."""
+    """Write the page of an experiment, or of an analysis of a whole store: one HTML file that needs nothing else.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> fs.write_report(result, "report.html").name
+    'report.html'
+    """
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.analysis.results import Analysis
     from forgetscope.data.library import recorded_data, recorded_strips
