@@ -16,7 +16,19 @@ from tiny_cifar100 import SPLITS, binary, write_tar
 SOURCE = Path(forgetscope.__file__).parent
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if "\n    >>> " in path.read_text(encoding="utf-8")]
 # Public names that have none yet; this may only become shorter.
-WITHOUT = set("BenchmarkSpec Comparison Controlled Here Local Ray Store Variants compare plan simulate".split())
+WITHOUT = {
+    "BenchmarkSpec",
+    "Comparison",
+    "Controlled",
+    "Here",
+    "Local",
+    "Ray",
+    "Store",
+    "Variants",
+    "compare",
+    "plan",
+    "simulate",
+}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
