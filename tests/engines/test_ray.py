@@ -10,15 +10,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 from forgetscope.cli.app import app
+from forgetscope.errors import InputError
 from forgetscope.store import Store
 from ray_cluster import RayCluster, step_processes
 
@@ -249,3 +252,41 @@ def test_bad_options(arguments: list[str], message: str, small_file: Path, tmp_p
     result = CliRunner().invoke(app, ["bench", "run", str(small_file), "--store", str(tmp_path / "store"), *arguments])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@pytest.mark.parametrize(("noticed", "message"), [(True, None), (False, "cannot run forgetscope: the node died")])
+def test_a_node_that_is_lost_while_it_is_asked_is_not_asked_for(
+    noticed: bool, message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the cluster counts it among its nodes, it is one that does not work."""
+    from forgetscope.engines import ray as module
+
+    class RayError(Exception):
+        """Of a node that died, as Ray raises it."""
+
+    class Cluster:
+        exceptions = SimpleNamespace(RayError=RayError, RayTaskError=KeyError, GetTimeoutError=TimeoutError)
+        asked = False
+
+        def nodes(self) -> list[dict[str, object]]:
+            ids = ["whole", "lost"] if not (self.asked and noticed) else ["whole"]
+            return [{"Alive": True, "NodeID": id, "NodeManagerHostname": id} for id in ids]
+
+        def remote(self, **options: object) -> Callable[[object], object]:
+            task = SimpleNamespace(
+                options=lambda scheduling_strategy: SimpleNamespace(remote=lambda *facts: scheduling_strategy)
+            )
+            return lambda function: task
+
+        def get(self, check: str, timeout: float) -> None:
+            self.asked = True
+            if check == "lost":
+                raise RayError("the node died")
+
+    store = Store(tmp_path)
+    store.prepare()
+    work = SimpleNamespace(store=store, plan=SimpleNamespace(data=SimpleNamespace(digest="0")), setup=dict)
+    monkeypatch.setattr(module, "_on_node", lambda ray, id: id)
+    monkeypatch.setattr(module, "GONE_SECONDS", 0.0)
+    with pytest.raises(InputError, match=message) if message else nullcontext():
+        module.check_nodes(Cluster(), cast(Any, work), 0.0)

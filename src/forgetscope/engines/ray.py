@@ -36,6 +36,7 @@ OLDEST = (2, 54)
 PASSED_ON = ("FORGETSCOPE_CACHE", TRACEBACK, "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "PYTHONPATH")  # to workers, where set here
 BEYOND_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0", on Linux too: what Ray starts here listens on loopback only
 CHECK_SECONDS = 120.0  # for a node to answer
+GONE_SECONDS = 20.0  # until a cluster notices that a node is gone
 FAREWELL = 60.0  # seconds that tasks have to save what they are doing
 AHEAD = 2  # tasks that wait in Ray's queue, so that no node idles
 
@@ -277,7 +278,7 @@ def check_nodes(ray: Any, work: Work, disk: float) -> None:
     facts = (work.setup(), str(token), str(work.plan.data.digest), version("forgetscope"), disk)
     task, problems = ray.remote(num_cpus=0, max_retries=0)(_check_node), []
     try:
-        nodes = [node for node in ray.nodes() if node["Alive"]]
+        nodes = _alive(ray)
         checks = [task.options(scheduling_strategy=_on_node(ray, node["NodeID"])).remote(*facts) for node in nodes]
         until = time.monotonic() + CHECK_SECONDS
         for node, check in zip(nodes, checks, strict=True):
@@ -286,6 +287,8 @@ def check_nodes(ray: Any, work: Work, disk: float) -> None:
             except ray.exceptions.GetTimeoutError:
                 problem = f"does not answer within {CHECK_SECONDS:.0f} s."
             except ray.exceptions.RayError as error:
+                if not isinstance(error, ray.exceptions.RayTaskError) and _is_gone(ray, node["NodeID"]):
+                    continue  # lost while it was asked, which is no more than one that is lost later
                 problem = f"cannot run forgetscope: {str(error).strip().splitlines()[-1]}"
             if problem:
                 problems.append(f"Node {node['NodeManagerHostname']} ({node['NodeID'][:8]}) {problem}")
@@ -316,6 +319,20 @@ def _check_node(setup: Setup, token: str, digest: str, wanted: str, disk: float)
     if free < disk:
         return f"has {free / 1e9:,.1f} GB free for the store, which will need {disk / 1e9:,.1f} GB. Make room."
     return None
+
+
+def _alive(ray: Any) -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _is_gone(ray: Any, id: str) -> bool:
+    """Whether a node that did not answer has left; a cluster takes a while to notice."""
+    until = time.monotonic() + GONE_SECONDS
+    while any(node["NodeID"] == id for node in _alive(ray)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.5)
+    return True
 
 
 def _on_node(ray: Any, id: str) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,29 +50,62 @@ class Inherited:
         return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {})
 
     @classmethod
-    def from_record(cls, parent: StoredStep) -> Inherited:
+    def from_record(cls, parent: StoredStep, data: DataSet) -> Inherited:
+        """Checksums that fit do not prove that tables and state are what this step left: all that can be told is checked."""
         if parent.simulated is not None:
             raise StoreError(
                 f"Step {parent.id[:8]} in {parent.folder.parents[1]} is simulated: there is no network to go on from. "
                 "Choose another folder with --store."
             )
         table = parent.table("classes").to_pydict()
-        rehearsal = parent.table("rehearsal")
-        labels, images = rehearsal["class_id"].to_numpy(), rehearsal["image"].to_numpy()
-        older = [label for label in table["class_id"] if label not in parent.spec.classes]
+        when_learned = np.array(table["accuracy_when_learned"], np.float64)
+        _check_classes(parent, table, data)
+        if ((when_learned < 0) | (when_learned > 1)).any():
+            raise _not_its_own(parent, "classes.parquet", "an accuracy that is not between 0 and 1")
         state = parent.state()
         history = state.pop(IMAGE_HISTORY, None)
         if history is None or history.ndim != 1 or history.dtype.kind not in "iu":
-            raise _no_state(parent, f"no {IMAGE_HISTORY}, or one of another form")
+            raise _not_its_own(parent, STATE, f"no {IMAGE_HISTORY}, or one of another form")
         return cls(
             state=state,
             classes=tuple(table["class_id"]),
             introduced=tuple(table["introduced_step"]),
-            when_learned=np.array(table["accuracy_when_learned"], np.float64),
+            when_learned=when_learned,
             learned_last=parent.spec.classes,
             history=history.astype(np.int64),
-            kept={label: images[labels == label] for label in older},
+            kept=_kept(parent, table["class_id"][: -len(parent.spec.classes)], data),
         )
+
+
+def _check_classes(parent: StoredStep, table: Mapping[str, list[int]], data: DataSet) -> None:
+    """The classes that the step and its ancestors learned, in this order; of ancestors that are not here nothing is known."""
+    known, above = [(label, parent.number) for label in parent.spec.classes], parent.parent
+    with suppress(StoreError):
+        while above is not None:
+            step = StoredStep(parent.folder.with_name(above))
+            known, above = [*((label, step.number) for label in step.spec.classes), *known], step.parent
+    found = list(zip(table["class_id"], table["introduced_step"], strict=True))
+    in_order = table["head_node"] == list(range(len(found))) and max(table["class_id"], default=0) < len(data.classes)
+    if not in_order or found[-len(known) :] != known or (above is None and len(found) > len(known)):
+        reason = "not the classes that this step and those before it learned, in this order"
+        raise _not_its_own(parent, "classes.parquet", reason)
+
+
+def _kept(parent: StoredStep, older: Sequence[int], data: DataSet) -> dict[int, Indices]:
+    """The parent's rehearsal set: of each class as many of its images as its budget says, none twice, in order of selection."""
+    table = parent.table("rehearsal")
+    labels, images, positions = (table[name].to_numpy() for name in ("class_id", "image", "position"))
+    kept = {label: images[labels == label] for label in older}
+    usable = {label: _images_to_use(parent.spec, data, label) for label in older}
+    quota = quotas(parent.spec.rehearsal, {label: len(usable[label]) for label in older}) if parent.spec.rehearsal else {}
+    for label, chosen in kept.items():
+        in_order = np.array_equal(positions[labels == label], np.arange(quota[label]))
+        if not in_order or len(np.intersect1d(chosen, usable[label])) != quota[label]:
+            reason = f"not the {quota[label]} images of class {label} that this step rehearsed"
+            raise _not_its_own(parent, "rehearsal.parquet", reason)
+    if len(labels) != sum(quota.values()):
+        raise _not_its_own(parent, "rehearsal.parquet", "images of classes that were not past in this step")
+    return kept
 
 
 @dataclass(frozen=True)
@@ -109,7 +143,7 @@ def prepare(
     """first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
     device = settings.device
     streams = Streams(spec.seed, spec.step)
-    inherited = None if parent is None else Inherited.from_record(parent)
+    inherited = None if parent is None else Inherited.from_record(parent, data)
     past = () if inherited is None else inherited.classes
     images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
     normalise = Normalisation.of(data, device, settings.channels_last)
@@ -191,18 +225,22 @@ def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, dat
     """The parent's weights as it left them. Checksums that fit do not prove that a state is one of its network."""
     learned = sum(len(_images_to_use(parent.spec, data, label)) for label in inherited.learned_last)
     if len(inherited.history) != learned:
-        raise _no_state(parent, f"{IMAGE_HISTORY} of {len(inherited.history)} images, and the step learned {learned}")
+        raise _not_its_own(parent, STATE, f"{IMAGE_HISTORY} of {len(inherited.history)} images, and the step learned {learned}")
     try:
-        network.load_state_dict({name: torch.from_numpy(array) for name, array in inherited.state.items()})
+        state = {name: torch.from_numpy(array) for name, array in inherited.state.items()}
+        for name, tensor in network.state_dict().items():
+            if name in state and state[name].dtype != tensor.dtype:  # else it would be converted without a word
+                raise TypeError(f"{name} is {state[name].dtype}, not {tensor.dtype}")
+        network.load_state_dict(state)
     except (RuntimeError, TypeError) as error:
-        raise _no_state(parent, " ".join(str(error).split())[:300]) from None
+        raise _not_its_own(parent, STATE, " ".join(str(error).split())[:300]) from None
 
 
-def _no_state(parent: StoredStep, reason: str) -> DamagedStep:
+def _not_its_own(parent: StoredStep, file: str, reason: str) -> DamagedStep:
     return DamagedStep(
-        f"Step {parent.id[:8]} is damaged: {parent.folder / STATE}: {reason}. Its checksum fits, so `forgetscope store verify` "
+        f"Step {parent.id[:8]} is damaged: {parent.folder / file}: {reason}. Its checksum fits, so `forgetscope store verify` "
         f"does not find it. Delete {parent.folder} or move it away, then run the same command again: it computes the step.",
-        STATE,
+        file,
         reason,
     )
 

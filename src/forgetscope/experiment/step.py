@@ -17,11 +17,12 @@ from forgetscope.data.images import DataSet, demand_unchanged
 from forgetscope.experiment.course import Course, Saver, measurements
 from forgetscope.experiment.observation import Observer
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
+from forgetscope.experiment.resuming import fits
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably, told
 from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, train_step
-from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore
+from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore, snapshot_file
 from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, TableName
 from forgetscope.store.tables import (
@@ -56,14 +57,20 @@ def run_step(
         working.mkdir(exist_ok=True)
         for part in working.glob(".*.tmp"):
             part.unlink(missing_ok=True)  # of a file that a crash cut short
-    snapshot = load_snapshot(working, lambda path: note(f"{path} is damaged. Moved to {store.quarantine(path)}."))
-    if snapshot is not None:
-        settings = settings.continuing(snapshot.settings)
-    elif parent is not None:
+
+    def put_aside(path: Path) -> None:
+        note(f"{path} is damaged. Moved to {store.quarantine(path)}.")
+
+    snapshot = load_snapshot(working, put_aside)
+    asked, settings = settings, settings if snapshot is None else settings.continuing(snapshot.settings)
+    if snapshot is None and parent is not None:
         # Whoever tidies up keeps the state that we start from.
         replace_durably(working / "parent", parent.id.encode(), missing_ok=True)
     with settings.applied():
         step = prepare(parent, spec, data, settings, first)
+        if snapshot is not None and not fits(snapshot, step):
+            put_aside(snapshot_file(working, snapshot))  # the other one, or the start of the step, takes over
+            return run_step(id, parent, spec, data, store, asked, on_epoch, note, stop, first)
         start = {"weights": weights_digest(step.network)}  # before a snapshot is restored into it
         with stop.deferred():
             course = _train(step, working, snapshot, settings, stop, on_epoch)
@@ -72,7 +79,10 @@ def run_step(
         id=id,
         parent=None if parent is None else parent.id,
         spec=spec,
-        data={"name": data.name, "image_size": data.image_size, "shape": data.shape, "digest": data.digest},
+        data={
+            **{"name": data.name, "image_size": data.image_size, "shape": data.shape},
+            **{"digest": data.digest, "classes": len(data.classes)},
+        },
         environment=settings.environment(),
         timings={name: round(value, 3) for name, value in {"seconds": time.monotonic() - started, **course.seconds}.items()},
         history=course.history,
