@@ -15,7 +15,7 @@ from forgetscope.analysis.inputs.cache import Cache, kept_for, make_folder
 from forgetscope.analysis.inputs.measured_steps import partial_sums, read_steps
 from forgetscope.analysis.inputs.samples import Collected, collect
 from forgetscope.analysis.paper.claims import answers
-from forgetscope.analysis.paper.contrasts import comparisons
+from forgetscope.analysis.paper.comparisons import comparisons
 from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
 from forgetscope.analysis.paper.figures import boxes, earliness, figures, over_time
 from forgetscope.analysis.paper.joint_model import JointModels

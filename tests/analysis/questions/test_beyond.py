@@ -17,7 +17,7 @@ from scipy import stats
 from forgetscope.analysis.inputs.cache import Arrays, Cache
 from forgetscope.analysis.inputs.samples import Sample, Subset
 from forgetscope.analysis.paper.claims import _more_explained
-from forgetscope.analysis.paper.contrasts import between_levels, neighbours, steadiness
+from forgetscope.analysis.paper.comparisons import between_levels, neighbours, steadiness
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.paper.tables import matching
 from forgetscope.analysis.paper.verdicts import above, below, near

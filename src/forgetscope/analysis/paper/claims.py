@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS
 from forgetscope.analysis.inputs.samples import Collected, Name, Sample, Subset
 from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
-from forgetscope.analysis.paper.contrasts import (
+from forgetscope.analysis.paper.comparisons import (
     between_levels,
     between_samples,
     between_steps,
@@ -30,9 +30,9 @@ from forgetscope.analysis.paper.descriptions import MODEL, PAPER_ORDER, THREE
 from forgetscope.analysis.paper.joint_model import WALD, JointModels
 from forgetscope.analysis.paper.tables import matching, records
 from forgetscope.analysis.paper.verdicts import Answer, Verdict, above, below, near
-from forgetscope.analysis.statistics.differences import welch
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, mean_estimate
 from forgetscope.analysis.statistics.pooling import mean_of
+from forgetscope.analysis.statistics.t_tests import welch
 
 Values = NDArray[np.float64]
 

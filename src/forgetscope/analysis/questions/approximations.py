@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from forgetscope.analysis.statistics.differences import Difference, paired_correlations
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate, spearman
+from forgetscope.analysis.statistics.t_tests import Difference, paired_correlations
 from forgetscope.errors import StoreError
 from forgetscope.spec import BESIDE_THE_PROBES
 from forgetscope.store import (

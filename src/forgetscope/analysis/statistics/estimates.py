@@ -53,7 +53,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 def mean_estimate(values: ArrayLike) -> Estimate:
     """Plain mean with a Student t interval; NaN values are left out."""
-    known = _known(values)
+    known = known_values(values)
     value = float(known.mean()) if len(known) else math.nan
     margin = _margin(known)
     return Estimate(value, value - margin, value + margin, len(known))
@@ -92,7 +92,7 @@ def sd_estimates(
     """Population standard deviations (ddof 0) with BCa intervals; NaN values are left out.
 
     All samples at once, as those of equal size share their resamples: a hundred cost little more than one."""
-    known = [_known(sample) for sample in samples]
+    known = [known_values(sample) for sample in samples]
     ends = np.full((len(known), 2), np.nan)
     alike: dict[int, list[int]] = {}
     for i, sample in enumerate(known):
@@ -119,7 +119,7 @@ def needed_samples(values: ArrayLike, half_width: float) -> int | None:
 
     Judged by the sample standard deviation of these values; None if there are fewer than two. For correlations give z values
     and a half-width in z: near rho it is about (half-width in rho) / (1 - rho²)."""
-    known = _known(values)
+    known = known_values(values)
     if len(known) < 2:
         return None
     if not half_width > 0:
@@ -146,6 +146,7 @@ def t_quantile(freedom: float) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
-def _known(values: ArrayLike) -> NDArray[np.float64]:
+def known_values(values: ArrayLike) -> NDArray[np.float64]:
+    """Without those that are NaN."""
     array = np.asarray(values, np.float64)
     return array[~np.isnan(array)]

@@ -27,7 +27,7 @@ STARTS = (1.0, 10.0, 0.2)  # sizes of random effects, in units of how well a gro
 
 
 @dataclass(frozen=True)
-class Moments:
+class GroupStatistics:
     """Sufficient statistics of every group, of predictors and response in units of `location` and `scale`."""
 
     xx: Array  # [..., groups, p, p], p = 1 + predictors; the first column of X is 1
@@ -41,9 +41,9 @@ class Moments:
         """[..., groups]: rows of each group."""
         return self.xx[..., 0, 0]
 
-    def __getitem__(self, index: object) -> Moments:
+    def __getitem__(self, index: object) -> GroupStatistics:
         """Some of the problems."""
-        return Moments(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return GroupStatistics(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def spread(self, weights: ArrayLike = 1.0) -> Array:
         """[..., p]: standard deviations (ddof 0) of the predictors, then of the response, over the rows of weighted groups."""
@@ -57,7 +57,7 @@ class Moments:
         return spread
 
 
-def moments(x: ArrayLike, y: ArrayLike) -> Moments:
+def group_statistics(x: ArrayLike, y: ArrayLike) -> GroupStatistics:
     """Of x [..., groups, rows, predictors] and y [..., groups, rows]; only rows without NaN count, so groups can be padded."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.ndim < 3 or x.shape[-3:-1] != y.shape[-2:]:
@@ -78,7 +78,7 @@ def moments(x: ArrayLike, y: ArrayLike) -> Moments:
     rows = np.concatenate([known, rows / scale[..., None, None, :]], axis=-1)
     products = np.swapaxes(rows, -1, -2) @ rows
     scale = np.where(np.isfinite(scale), scale, 1.0)
-    return Moments(products[..., :-1, :-1], products[..., :-1, -1], products[..., -1, -1], location, scale)
+    return GroupStatistics(products[..., :-1, :-1], products[..., :-1, -1], products[..., -1, -1], location, scale)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class MixedFit:
         return self.fixed[..., :1] + slopes
 
 
-def fit(statistics: Moments, weights: ArrayLike | None = None, near: MixedFit | None = None) -> MixedFit:
+def fit(statistics: GroupStatistics, weights: ArrayLike | None = None, near: MixedFit | None = None) -> MixedFit:
     """Restricted maximum likelihood for every problem, the best of several starts.
 
     weights: [..., groups], 0 for a group that is left out, else 1; leading dimensions broadcast with those of the statistics.
@@ -120,7 +120,9 @@ def fit(statistics: Moments, weights: ArrayLike | None = None, near: MixedFit | 
     lead = np.broadcast_shapes(own, w.shape[:-1])
     problems = np.broadcast_to(np.arange(math.prod(own)).reshape(own), lead).ravel()
     w = np.broadcast_to(w, (*lead, count)).reshape(-1, count)
-    flat = Moments(**{f.name: (a := getattr(statistics, f.name)).reshape(-1, *a.shape[len(own) :]) for f in fields(statistics)})
+    flat = GroupStatistics(
+        **{f.name: (a := getattr(statistics, f.name)).reshape(-1, *a.shape[len(own) :]) for f in fields(statistics)}
+    )
     p = flat.xy.shape[-1]
     relative = np.full((len(w), p, p), np.nan)
     if near is not None:
@@ -135,23 +137,23 @@ def fit(statistics: Moments, weights: ArrayLike | None = None, near: MixedFit | 
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class HeldOut:
     """Every step predicted from the others of its partition."""
 
     predictions: Array  # [..., groups, rows]: by the fixed effects; NaN where a predictor is unknown
     fits: MixedFit  # [..., groups]: without the group
 
 
-def leave_one_out(x: ArrayLike, y: ArrayLike) -> LeftOut:
+def leave_one_out(x: ArrayLike, y: ArrayLike) -> HeldOut:
     """For x [..., groups, rows, predictors] and y [..., groups, rows]: each group's rows by a fit to the other groups.
 
     A row whose response is unknown is predicted too; it takes no part in any fit."""
     x = np.asarray(x, np.float64)
-    statistics = moments(x, y)
+    statistics = group_statistics(x, y)
     whole = fit(statistics)
     once_per_group = (*(slice(None) for _ in whole.sigma2.shape), None)
     fits = fit(statistics[once_per_group], 1.0 - np.eye(statistics.yy.shape[-1]), near=whole[once_per_group])
-    return LeftOut(fits.predict(x), fits)
+    return HeldOut(fits.predict(x), fits)
 
 
 def _nothing(count: int, p: int) -> MixedFit:
@@ -172,7 +174,7 @@ def _nothing(count: int, p: int) -> MixedFit:
     )
 
 
-def _fit_part(result: MixedFit, flat: Moments, w: Array, problems: NDArray[np.int64], relative: Array) -> None:
+def _fit_part(result: MixedFit, flat: GroupStatistics, w: Array, problems: NDArray[np.int64], relative: Array) -> None:
     """Fit problems with the same distinguishable predictors together, and write into `result`."""
     total = np.einsum("bg,bgij->bij", w, flat.xx[problems])
     used = _not_aliased(total)
@@ -201,7 +203,9 @@ def _not_aliased(total: Array) -> Flags:
     return used
 
 
-def _fit_columns(flat: Moments, w: Array, problems: NDArray[np.int64], relative: Array, columns: NDArray[np.int64]) -> MixedFit:
+def _fit_columns(
+    flat: GroupStatistics, w: Array, problems: NDArray[np.int64], relative: Array, columns: NDArray[np.int64]
+) -> MixedFit:
     """Fit some columns of X, in units in which the average X'X of a problem's groups is the identity."""
     own, which = np.unique(problems, return_inverse=True)
     q = len(columns)

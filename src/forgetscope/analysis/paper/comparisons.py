@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.samples import Collected, Mask, Name, Sample, Subset
 from forgetscope.analysis.paper.descriptions import MODEL
-from forgetscope.analysis.statistics.differences import Difference, paired, welch
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z
+from forgetscope.analysis.statistics.t_tests import Difference, paired, welch
 
 Values = NDArray[np.float64]
 Row = dict[str, Any]

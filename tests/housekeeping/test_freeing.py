@@ -10,7 +10,7 @@ import pytest
 from forgetscope.errors import StateFreed, WriteError
 from forgetscope.files import locked, write_durably
 from forgetscope.housekeeping import collection
-from forgetscope.housekeeping.collection import Freeable, free, freeable
+from forgetscope.housekeeping.freeing import Freeable, free, freeable
 from forgetscope.housekeeping.inventory import take_inventory
 from forgetscope.store import FREED, STATE, Store
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from forgetscope.analysis.statistics.differences import paired, paired_correlations, welch, welch_correlations
+from forgetscope.analysis.statistics.t_tests import paired, paired_correlations, welch, welch_correlations
 from forgetscope.errors import InputError
 
 
