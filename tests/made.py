@@ -10,9 +10,10 @@ import torch
 from PIL import Image
 
 from forgetscope.analysis.experiments import Experiment
-from forgetscope.experiment.measured import Measured
+from forgetscope.experiment.course import measurements
 from forgetscope.measuring.coefficients import Coefficients
-from forgetscope.measuring.probe import Measurement
+from forgetscope.measuring.measurement import Measurement
+from forgetscope.measuring.sums import Sums
 from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
 from forgetscope.store import StepRecord, Store
 from forgetscope.store.tables import ClassFacts, class_table, confusion_table, pairs_table, probes_table, rehearsal_table
@@ -72,9 +73,9 @@ def make_experiment(
             when_learned=when_learned,
             accuracy=accuracy,
         )
-        measured = Measured()
+        measured = Sums()
         for probe in range(probes if past else 0):
-            measured.add(probe * 10, measurement(past, classes, vanished))
+            measured.add(measurement(past, classes, vanished), probe * 10)
         rehearsal = {id: np.arange(4) for id in ids[:past]}
         id = step_id(parent, spec, "digest")
         record = StepRecord(
@@ -86,9 +87,9 @@ def make_experiment(
             timings={"seconds": 1.5, "probe_seconds": 0.5},
             history=[{"epoch": 1, "loss": 0.9, "accuracy": 0.7}],
             tables={
-                "classes": class_table(facts, rehearsal, measured.measurements()),
-                "probes": probes_table(measured.measurements(), ids[:past]),
-                "pairs": pairs_table(measured.measurements(), ids, past),
+                "classes": class_table(facts, rehearsal, measurements(measured)),
+                "probes": probes_table(measurements(measured), ids[:past]),
+                "pairs": pairs_table(measurements(measured), ids, past),
                 "rehearsal": rehearsal_table(rehearsal),
                 "confusion": confusion_table(np.eye(len(ids), dtype=np.int64), ids),
             },

@@ -268,6 +268,24 @@ def test_a_lock_that_is_no_plain_file_is_refused_and_nobody_waits(
         os.close(reader)
 
 
+def test_what_is_not_empty_is_somebody_s_file_and_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.write_text("mine")
+    for lock in (locked(path, print, "waiting", done=lambda: True), locked_if_free(path)):
+        with pytest.raises(WriteError, match=r"lock is where a lock would be, and is not empty\. Move it elsewhere"), lock:
+            pass
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_file_that_took_the_name_of_a_lock_meanwhile_is_left_alone(waits: bool, tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locked(path, print, "waiting", done=lambda: True) if waits else locked_if_free(path):
+        (tmp_path / "other").write_text("mine")
+        (tmp_path / "other").rename(path)
+    assert path.read_text() == "mine"
+
+
 def test_a_link_to_a_folder_is_moved_and_counted_itself(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_bytes(b"x" * 10_000)

@@ -164,6 +164,9 @@ def test_a_table_is_not_an_option(table: str, tmp_path: Path) -> None:
         ("epochs = 5", {"batch": 5, "alpha": 0.25}, "--set batch=5: alpha * batch"),
         ("epochs = 5", {"memory": 5, "retention": 0.1}, "--set memory=5 --set retention=0.1: memory and retention"),
         ("memory = 50", {"retention": 0.1}, "--set retention=0.1: memory and retention exclude each other"),
+        ("epochs = 0", {"epochs": -3, "seed": 1}, "--set epochs=-3: epochs = -3"),
+        ("epochs = 0", {"epochs": 5, "seed": -1}, "--set seed=-1: seed = -1"),
+        ("alpha = 0.2\nbatch = 5", {"alpha": 0.4, "seed": -1}, "--set seed=-1: seed = -1"),
     ],
 )
 def test_an_error_blames_the_file_or_the_override(text: str, overrides: dict[str, object], start: str, tmp_path: Path) -> None:
@@ -172,6 +175,32 @@ def test_an_error_blames_the_file_or_the_override(text: str, overrides: dict[str
     with pytest.raises(SpecError) as caught:
         RunSpec.from_toml(path, overrides)
     assert str(caught.value).startswith(start)
+
+
+@pytest.mark.parametrize("load", [RunSpec.from_toml, BenchmarkSpec.load])
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"batch": -1}, "--set batch=-1: batch = -1 is not valid: it should be greater than or equal to 2."),
+        ({"epoch": 3}, "--set epoch=3: There is no option 'epoch'. Did you mean 'epochs'?"),
+        ({"seed": 1, "crop": 1000}, "--set crop=1000: crop = 1000 is not valid: it should be less than or equal to 128."),
+    ],
+)
+def test_the_file_and_the_override_are_blamed_for_what_is_theirs(
+    load: Any, overrides: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text("epochs = 0")
+    with pytest.raises(SpecError) as caught:
+        load(path, overrides)
+    assert str(caught.value) == f"my.toml: epochs = 0 is not valid: it should be greater than or equal to 1. {message}"
+
+
+def test_only_a_near_name_is_suggested() -> None:
+    with pytest.raises(SpecError, match=r"policy = 'entrpy' is not known. Did you mean 'entropy'\?"):
+        RunSpec(policy="entrpy")
+    with pytest.raises(SpecError, match=r"policy = 'nope' is not known. Known: .*entropy.*\.$"):
+        RunSpec(policy="nope")
 
 
 def test_a_benchmark_s_override_is_blamed_too() -> None:

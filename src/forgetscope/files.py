@@ -240,8 +240,7 @@ def locked(path: Path, note: Callable[[str], None], waiting: str, done: Callable
     with file:
         yield
         if done():
-            with suppress(OSError):  # a file that stays harms nobody: nobody holds it
-                path.unlink(missing_ok=True)
+            _remove_lock(path, file)
 
 
 def _lock(path: Path, note: Callable[[str], None], waiting: str) -> BinaryIO:
@@ -249,7 +248,7 @@ def _lock(path: Path, note: Callable[[str], None], waiting: str) -> BinaryIO:
     told_once = False
     while True:
         with told(path), ExitStack() as stack:
-            file = stack.enter_context(append_regular(path))
+            file = stack.enter_context(_open_lock(path))
             try:
                 if not _flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
                     if not told_once:
@@ -267,6 +266,23 @@ def _lock(path: Path, note: Callable[[str], None], waiting: str) -> BinaryIO:
                 return file
 
 
+def _open_lock(path: Path) -> BinaryIO:
+    """Asked of the open file, whose name may be another's by then: what is not empty is somebody's, not a lock of ours."""
+    file = append_regular(path)
+    if os.fstat(file.fileno()).st_size:
+        file.close()
+        raise WriteError(
+            f"{path} is where a lock would be, and is not empty. Move it elsewhere, then run the same command again."
+        )
+    return file
+
+
+def _remove_lock(path: Path, file: BinaryIO) -> None:
+    with suppress(OSError):  # a file that stays harms nobody: nobody holds it
+        if os.path.samestat(os.fstat(file.fileno()), path.lstat()):
+            path.unlink()
+
+
 def _say_once(folder: Path, reason: _NoLocks, note: Callable[[str], None]) -> None:
     if folder not in _without_locks:
         _without_locks.add(folder)
@@ -281,7 +297,7 @@ def locked_if_free(path: Path) -> Iterator[bool]:
     """Hold an advisory lock for the block if nobody has it, and say whether. Never waits; what was free leaves no file.
 
     Where there are no locks it is free: what is done under it must be right without."""
-    with append_regular(path) as file:
+    with _open_lock(path) as file:
         try:
             free = _flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except _NoLocks:
@@ -290,8 +306,7 @@ def locked_if_free(path: Path) -> Iterator[bool]:
             yield free
         finally:
             if free:
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
+                _remove_lock(path, file)
 
 
 def is_locked(path: Path) -> bool:

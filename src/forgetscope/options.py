@@ -7,7 +7,7 @@ import json
 import re
 import reprlib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -18,7 +18,7 @@ from forgetscope.errors import SpecError
 
 _short = reprlib.Repr()  # of values in messages
 _short.maxstring = 100
-Made = TypeVar("Made")
+Model = TypeVar("Model", bound=BaseModel)
 LONGEST_FILE = 1_000_000  # characters of what a person writes down
 SHARES = ("increment", "increments", "retention", "retentions", "alpha", "validation", "brightness")  # easily given in percent
 
@@ -42,12 +42,12 @@ def read_toml(path: Path, advice: str) -> dict[str, Any]:
     raise SpecError(f"Cannot read {path}: {reason}. {advice}")
 
 
-def checked(make: Callable[..., Made], source: str, values: Mapping[str, Any], overrides: Mapping[str, object]) -> Made:
-    """What a file's values and the overrides make together; an error names the one that it is about."""
+def checked(make: type[Model], source: str, values: Mapping[str, Any], overrides: Mapping[str, object]) -> Model:
+    """What a file's values and the overrides make together; an error names those that it is about."""
 
-    def flaw(added: Mapping[str, object]) -> str | None:
+    def flaw(options: Mapping[str, object]) -> str | None:
         try:
-            make(**{**values, **added})
+            make(**options)
         except SpecError as error:
             return str(error)
         return None
@@ -55,10 +55,19 @@ def checked(make: Callable[..., Made], source: str, values: Mapping[str, Any], o
     try:
         return make(**{**values, **overrides})
     except SpecError as error:
-        if overrides and flaw({}) is None:
-            wrong = {name: value for name, value in overrides.items() if flaw({name: value})} or overrides
-            source = " ".join(f"--set {name}={toml_value(value)[:60]}" for name, value in wrong.items())
-        raise SpecError(f"{source}: {error}") from None
+        kept = {name: value for name, value in values.items() if name not in overrides}
+        required = {name for name, field in make.model_fields.items() if field.is_required()}
+        of_file = None
+        if flaw(values) is not None:
+            of_file = flaw(kept)
+            # Beside a file that is wrong an override is looked at by itself.
+            values = {name: value for name, value in kept.items() if not of_file or name in required}
+        wrong = {name: value for name, value in overrides.items() if flaw({**values, name: value})}
+        blamed = " ".join(f"--set {name}={toml_value(value)[:60]}" for name, value in (wrong or overrides).items())
+        if of_file is None:
+            raise SpecError(f"{blamed}: {error}") from None
+        more = f" {blamed}: {flaw({**values, **wrong})}" if wrong else ""
+        raise SpecError(f"{source}: {of_file}{more}") from None
 
 
 def parse_setting(setting: str, option: str = "--set", example: str = "epochs=5") -> tuple[str, object]:
@@ -80,7 +89,7 @@ def toml_value(value: object) -> str:
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint for a misspelt name, ready to append to a sentence."""
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=1)
     return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(names)}."
 
 

@@ -88,6 +88,23 @@ def test_parts_without_numbers_are_read_in_order_of_time(tmp_path: Path) -> None
     assert set(Journal(tmp_path).failures(set())) == {STEP}
 
 
+def test_what_an_older_version_adds_follows_what_was_there(clock: Clock, tmp_path: Path) -> None:
+    """It writes no numbers, and its clock may be behind."""
+    path = tmp_path / "journal.jsonl"
+    Journal(tmp_path).write("done", step="another")
+    Journal(tmp_path).write("retry", step=STEP)
+    Journal(tmp_path, "-1-of-2").write("done", step="of another part")
+    before = path.read_text()
+    lines(path, (2020, "failed"))
+    path.write_text(before + path.read_text())
+    assert set(Journal(tmp_path).failures(set())) == {STEP}
+    Journal(tmp_path).retry([STEP])
+    assert Journal(tmp_path).failures(set()) == {}
+    assert [event["event"] for event in Journal(tmp_path).own_events()] == ["done", "retry", "failed", "retry"]
+    steps = [event["step"] for event in Journal(tmp_path).events()]
+    assert steps == ["another", STEP, STEP, "of another part", STEP]
+
+
 def test_a_step_that_is_done_all_the_same_has_not_failed(tmp_path: Path) -> None:
     Journal(tmp_path).write("failed", step=STEP, message="")
     assert Journal(tmp_path).failures({STEP}) == {}

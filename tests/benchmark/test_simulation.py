@@ -20,7 +20,7 @@ from forgetscope.benchmark.records import recorded_plans
 from forgetscope.benchmark.simulation import MEANS, SCALES, Simulation, simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.truth import Truth
-from forgetscope.data.library import data_facts
+from forgetscope.data.library import data_facts, load_data
 from forgetscope.errors import StoreError
 from forgetscope.experiment.preparation import Inherited
 from forgetscope.housekeeping.exchange import export_steps, import_steps
@@ -318,7 +318,7 @@ def test_no_run_builds_on_it(tmp_path: Path) -> None:
     store.prepare()
     step = store.commit(record(chain(2)), "2026-01-01")
     with pytest.raises(StoreError, match=f"Step {step.id[:8]} in .* is simulated"):
-        Inherited.from_record(step)
+        Inherited.from_record(step, load_data("glyphs", 8))
 
 
 def test_housekeeping_treats_it_as_any_other(tmp_path: Path) -> None:

@@ -98,13 +98,13 @@ def test_the_user_s_own_images_survive_under_the_name_of_the_data_set(
 
 
 def test_what_a_killed_conversion_left_is_listed_with_what_becomes_of_it(empty_cache: Path) -> None:
-    left = empty_cache / ".making-abcdefgh"
+    left = empty_cache / ".making-4194305-0f3a91c2"
     left.mkdir(parents=True)
     (left / "train_images.npy").write_bytes(bytes(2_500_000))
     assert f"{left} (2.5 MB): left by an interrupted conversion or removal; the next" in invoke("list").stdout
     (listed,) = json.loads(invoke("list", "--json").stdout)["left"]
     assert (listed["path"], listed["bytes"]) == (str(left), 2_500_000)
-    assert "Removed .making-abcdefgh." in invoke("remove", ".making-abcdefgh").stdout
+    assert "Removed .making-4194305-0f3a91c2." in invoke("remove", ".making-4194305-0f3a91c2").stdout
     assert not left.exists()
 
 

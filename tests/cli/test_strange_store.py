@@ -206,7 +206,9 @@ def test_a_lock_that_is_a_pipe_is_named_and_nobody_waits(store: Store) -> None:
     assert f"{lock} is a link, or something else that is no plain file. Remove it" in result.stderr
 
 
-@pytest.mark.parametrize("harm", ["no tensor", "another shape", "no history", "short history", "history of fractions"])
+@pytest.mark.parametrize(
+    "harm", ["no tensor", "another shape", "another type", "no history", "short history", "history of fractions"]
+)
 def test_a_run_names_the_step_whose_state_is_no_state_of_its_network(store: Store, harm: str, tmp_path: Path) -> None:
     store.step(SECOND).folder.rename(tmp_path / "away")
     state = store.step(FIRST).state()
@@ -215,6 +217,8 @@ def test_a_run_names_the_step_whose_state_is_no_state_of_its_network(store: Stor
         del state[name]
     elif harm == "another shape":
         state[name] = np.zeros((7, 7), np.float32)
+    elif harm == "another type":
+        state[name] = state[name].astype(np.float64)
     elif harm == "no history":
         del state["image_history"]
     elif harm == "short history":

@@ -273,8 +273,10 @@ def test_a_pipe_in_place_of_a_manifest_hangs_nothing(cache: Path) -> None:
 
 # What a kill leaves
 
+KILLED_ONE = f".making-{2**22 + 1}-0f3a91c2"  # of a process that cannot be there: Linux counts to 2^22
 
-def leave_unfinished(cache: Path, name: str = ".making-abcdefgh") -> Path:
+
+def leave_unfinished(cache: Path, name: str = KILLED_ONE) -> Path:
     folder = cache / name
     folder.mkdir()
     (folder / "train_labels.npy").write_bytes(b"half")
@@ -295,11 +297,11 @@ add_arrays("birds", images, [0, 1], images, [0, 1])
 def test_what_a_killed_conversion_left_is_listed_and_the_next_conversion_deletes_it(cache: Path) -> None:
     result = subprocess.run([sys.executable, "-c", KILLED], check=False)
     assert result.returncode == -signal.SIGKILL
-    leave_unfinished(cache)  # as earlier versions named them
-    (first, _, remark), (second, size, _) = leftovers()
-    assert first.name.startswith(".making-")
-    assert "the next `forgetscope data add` or `data get` deletes it" in remark
-    assert (second.name, size) == (".making-abcdefgh", 4)
+    leave_unfinished(cache)
+    found = leftovers()
+    assert len(found) == 2
+    assert all("the next `forgetscope data add` or `data get` deletes it" in remark for _, _, remark in found)
+    assert (KILLED_ONE, 4) in [(path.name, size) for path, size, _ in found]
     own()
     assert leftovers() == []
     assert [path.name for path in cache.iterdir() if path.is_dir()] == ["mine"]
@@ -307,14 +309,14 @@ def test_what_a_killed_conversion_left_is_listed_and_the_next_conversion_deletes
 
 def test_what_a_killed_conversion_left_can_be_removed_by_its_name(cache: Path) -> None:
     leave_unfinished(cache)
-    remove_data(".making-abcdefgh")
+    remove_data(KILLED_ONE)
     assert list(cache.iterdir()) == []
-    with pytest.raises(DataError, match=r"There is no data set '\.making-abcdefgh'"):
-        remove_data(".making-abcdefgh")
+    with pytest.raises(DataError, match=f"There is no data set '{KILLED_ONE}'"):
+        remove_data(KILLED_ONE)
 
 
 def test_what_another_process_is_making_is_no_leftover(cache: Path) -> None:
-    running = leave_unfinished(cache, f".making-{os.getppid()}-abcdefgh")  # also where locks do nothing
+    running = leave_unfinished(cache, f".making-{os.getppid()}-0f3a91c2")  # also where locks do nothing
     own()
     assert leftovers() == []
     assert running.is_dir()
@@ -327,14 +329,14 @@ def test_what_another_process_is_making_is_no_leftover(cache: Path) -> None:
         other.stdout.readline()
         own("second")
         assert leftovers() == []
-        with pytest.raises(DataError, match=r"There is no data set '\.making-abcdefgh'"):
+        with pytest.raises(DataError, match=f"There is no data set '{KILLED_ONE}'"):
             remove_data(held.name)
         assert held.is_dir()
         other.communicate(b"")
     assert [path for path, _, _ in leftovers()] == [held]
 
 
-@pytest.mark.parametrize("name", [".making-notes", ".making-abcdefgh", ".making-of.film"])
+@pytest.mark.parametrize("name", [".making-notes", KILLED_ONE, ".making-of.film"])
 def test_what_only_looks_unfinished_is_kept(name: str, cache: Path) -> None:
     (cache / name).mkdir()
     (cache / name / "photo.jpg").write_text("mine")
@@ -343,3 +345,14 @@ def test_what_only_looks_unfinished_is_kept(name: str, cache: Path) -> None:
     with pytest.raises(DataError, match=r"There is no data set|cannot be a data set's name"):
         remove_data(name)
     assert (cache / name / "photo.jpg").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [".making-abcdefgh", ".making-12-abcdefgh", ".making-0f3a91c2", ".making-12-0f3a91c2-old"])
+def test_what_has_our_files_but_no_name_that_we_give_is_kept(name: str, cache: Path) -> None:
+    """Labels are called `train_labels.npy` by others, too."""
+    mine = leave_unfinished(cache, name)
+    own()
+    assert leftovers() == []
+    with pytest.raises(DataError, match=r"There is no data set|cannot be a data set's name"):
+        remove_data(name)
+    assert (mine / "train_labels.npy").read_bytes() == b"half"

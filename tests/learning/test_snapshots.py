@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def snapshot(serial: int) -> Snapshot:
         epoch=2,
         iterations=5,
         settings={"threads": 3, "compile": False},
-        history=[{"epoch": 1, "loss": 0.25}],
+        history=[{"epoch": 1, "loss": 0.25, "accuracy": 0.5}],
         network={"w": tensor},
         momentum=[tensor + 0, tensor + 1],
         measured={"pairs": tensor.clone()},
@@ -47,7 +48,7 @@ def test_the_latest_of_two_files_counts(tmp_path: Path) -> None:
     assert loaded is not None
     assert (loaded.serial, loaded.epoch, loaded.iterations, loaded.settings) == (3, 2, 5, {"threads": 3, "compile": False})
     assert (loaded.begun["losses"].tolist(), int(loaded.begun["correct"])) == ([1.0] * 8, 3)
-    assert loaded.history == [{"epoch": 1, "loss": 0.25}]
+    assert loaded.history == [{"epoch": 1, "loss": 0.25, "accuracy": 0.5}]
     assert torch.equal(loaded.momentum[1], torch.full((2, 2), 4.0))
     assert torch.equal(loaded.measured["pairs"], loaded.network["w"])
     assert loaded.images.tolist() == [3, 7]
@@ -96,6 +97,24 @@ def test_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
         assert torch.equal(tensor, resumed.state_dict()[name]), name
 
 
+def test_parameters_that_get_no_gradient_go_on_as_well(tmp_path: Path) -> None:
+    def fresh() -> tuple[torch.nn.Module, torch.optim.SGD]:
+        network = torch.nn.ModuleList([torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(3, 2)])
+        return network, torch.optim.SGD(network.parameters(), 0.1, 0.9)
+
+    network, optimiser = fresh()
+    network[1](torch.ones(1, 3)).sum().backward()  # type: ignore[index]
+    optimiser.step()
+    state = {"network": network.state_dict(), "momentum": momentum_of(optimiser)}
+    save_snapshot(tmp_path, dataclasses.replace(snapshot(1), **state), write)
+    loaded = load_snapshot(tmp_path, refuse)
+    assert loaded is not None
+    resumed, resumed_optimiser = fresh()
+    restore(loaded, resumed, resumed_optimiser)
+    for one, other in zip(momentum_of(optimiser), momentum_of(resumed_optimiser), strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "large"])
 def test_a_snapshot_that_is_no_plain_file_is_damaged_and_nobody_waits(tmp_path: Path, kind: str) -> None:
     save_snapshot(tmp_path, snapshot(1), write)
@@ -106,3 +125,29 @@ def test_a_snapshot_that_is_no_plain_file_is_damaged_and_nobody_waits(tmp_path: 
     assert loaded is not None
     assert loaded.serial == 1
     assert named == [path]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"serial": 3},  # the other file's turn
+        {"epoch": -1},
+        {"iterations": 0.5},
+        {"settings": {"threads": 0}},
+        {"settings": {"threads": 10**9}},
+        {"settings": {"colour": 1}},
+        {"settings": []},
+        {"history": [{"epoch": 1}]},
+        {"history": [{"epoch": 1, "loss": "low", "accuracy": 0.5}]},
+    ],
+)
+def test_values_that_no_snapshot_has_are_damage(tmp_path: Path, values: dict[str, Any]) -> None:
+    for serial in (1, 2):
+        save_snapshot(tmp_path, snapshot(serial), write)
+    forged = dataclasses.replace(snapshot(2), **values)
+    save_snapshot(tmp_path, forged, lambda path, data: write(tmp_path / "snapshot-0", data))
+    named: list[Path] = []
+    loaded = load_snapshot(tmp_path, named.append)
+    assert loaded is not None
+    assert loaded.serial == 1
+    assert named == [tmp_path / "snapshot-0"]

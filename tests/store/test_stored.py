@@ -13,9 +13,9 @@ import pytest
 
 from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.files import read_regular
+from forgetscope.foreign import strict_json
 from forgetscope.spec import RunSpec
 from forgetscope.store import COEFFICIENTS, Store, StoredStep, parquet_bytes
-from forgetscope.store.stepfiles import strict_json
 from strangers import FIRST, SECOND, forge, golden_copy, put, rewrite
 
 

@@ -26,8 +26,9 @@ from forgetscope.benchmark.shards import Shard
 from forgetscope.benchmark.space import Partition
 from forgetscope.errors import DamagedPlan
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
+from forgetscope.foreign import Count, Id, Text, first_problem, strict_json
 from forgetscope.store import Store, TellLeftOut
-from forgetscope.store.stepfiles import PLAN_BYTES, STEPS, Count, Id, Text, first_problem, strict_json
+from forgetscope.store.stepfiles import PLAN_BYTES, STEPS
 
 SCHEMA = 1
 PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")
@@ -197,14 +198,14 @@ class Journal:
         return count(1 + max((_number(event) for event in self.events()), default=0))
 
     def events(self) -> list[dict[str, Any]]:
-        """Of all parts, in order of their numbers. Those of journals that have none come first, in order of time, but never
-        in another order than that of their file."""
+        """Of all parts, in order of their numbers. An event of an older version has none: it counts as the highest before it
+        in its file, and among such in order of time, but never in another order than that of their file."""
         found = []
         for path in sorted(self.folder.glob("journal*.jsonl")):
-            latest = ""
+            latest, highest = "", 0
             for event in _events(path):
-                latest = max(latest, str(event.get("time")))
-                found.append((_number(event), "" if _number(event) else latest, event))
+                latest, highest = max(latest, str(event.get("time"))), max(highest, _number(event))
+                found.append((_number(event) or highest, "" if _number(event) else latest, event))
         return [event for _, _, event in sorted(found, key=itemgetter(0, 1))]
 
     def own_events(self) -> list[dict[str, Any]]:

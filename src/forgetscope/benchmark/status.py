@@ -15,8 +15,8 @@ from forgetscope.benchmark.plans import Plan, descendants
 from forgetscope.benchmark.records import Journal
 from forgetscope.benchmark.space import Partition
 from forgetscope.files import read_regular
+from forgetscope.foreign import Id
 from forgetscope.store import Store
-from forgetscope.store.stepfiles import Id
 
 RUNNING_BYTES = 2**20  # of what a running engine notes of itself
 

@@ -18,7 +18,7 @@ ARRAYS = tuple(f"{file}.npy" for file in FILES)
 KEYS = {"name", "classes", "digest", "mean", "std", "augmentation"}  # of a manifest: every version wrote these
 MAX_MANIFEST = 2**26  # bytes: other programs' manifests may be huge, and are not worth reading
 COPY = re.compile(r"[^@]+@\d+px(-[0-9a-f]{8})?")  # another size, or glyphs: names that only forgetscope gives
-UNFINISHED = re.compile(r"\.making-((?P<process>\d+)-)?[a-z0-9_]{8}")
+UNFINISHED = re.compile(r"\.making-(?P<process>\d+)-[0-9a-f]{8}")  # likewise
 
 
 def is_ours(folder: Path) -> bool:
@@ -104,9 +104,9 @@ def _is_abandoned(path: Path) -> bool:
     return name is not None and path.is_dir() and not path.is_symlink() and not _runs(name["process"]) and not _others(path)
 
 
-def _runs(process: str | None) -> bool:
+def _runs(process: str) -> bool:
     """Whether another process of this number is there: a second witness, for file systems whose locks do nothing."""
-    if process is None or int(process) == os.getpid():
+    if int(process) == os.getpid():
         return False
     try:
         os.kill(int(process), 0)

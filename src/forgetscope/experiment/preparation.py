@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.data.inputs import Normalisation
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.experiment.settings import Settings
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
 from forgetscope.learning.networks import build_network, check_features, grow_head
 from forgetscope.learning.policies import choose
-from forgetscope.learning.rsgd import Normalisation, TrainingSet
+from forgetscope.learning.rsgd import TrainingSet
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec
 from forgetscope.store import StoredStep
@@ -41,29 +43,69 @@ class Inherited:
     kept: Mapping[int, Indices]  # the parent's rehearsal set
 
     @classmethod
-    def from_record(cls, parent: StoredStep) -> Inherited:
+    def of_first_step(cls, images_of: Mapping[int, Indices]) -> Inherited:
+        """Of one that was trained here, is in no store, and kept no history of its images."""
+        classes, images = tuple(images_of), sum(len(images) for images in images_of.values())
+        learned = np.full(len(classes), np.nan)
+        return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {})
+
+    @classmethod
+    def from_record(cls, parent: StoredStep, data: DataSet) -> Inherited:
+        """Checksums that fit do not prove that tables and state are what this step left: all that can be told is checked."""
         if parent.simulated is not None:
             raise StoreError(
                 f"Step {parent.id[:8]} in {parent.folder.parents[1]} is simulated: there is no network to go on from. "
                 "Choose another folder with --store."
             )
         table = parent.table("classes").to_pydict()
-        rehearsal = parent.table("rehearsal")
-        labels, images = rehearsal["class_id"].to_numpy(), rehearsal["image"].to_numpy()
-        older = [label for label in table["class_id"] if label not in parent.spec.classes]
+        when_learned = np.array(table["accuracy_when_learned"], np.float64)
+        _check_classes(parent, table, data)
+        if ((when_learned < 0) | (when_learned > 1)).any():
+            raise _not_its_own(parent, "classes.parquet", "an accuracy that is not between 0 and 1")
         state = parent.state()
         history = state.pop(IMAGE_HISTORY, None)
         if history is None or history.ndim != 1 or history.dtype.kind not in "iu":
-            raise _no_state(parent, f"no {IMAGE_HISTORY}, or one of another form")
+            raise _not_its_own(parent, STATE, f"no {IMAGE_HISTORY}, or one of another form")
         return cls(
             state=state,
             classes=tuple(table["class_id"]),
             introduced=tuple(table["introduced_step"]),
-            when_learned=np.array(table["accuracy_when_learned"], np.float64),
+            when_learned=when_learned,
             learned_last=parent.spec.classes,
             history=history.astype(np.int64),
-            kept={label: images[labels == label] for label in older},
+            kept=_kept(parent, table["class_id"][: -len(parent.spec.classes)], data),
         )
+
+
+def _check_classes(parent: StoredStep, table: Mapping[str, list[int]], data: DataSet) -> None:
+    """The classes that the step and its ancestors learned, in this order; of ancestors that are not here nothing is known."""
+    known, above = [(label, parent.number) for label in parent.spec.classes], parent.parent
+    with suppress(StoreError):
+        while above is not None:
+            step = StoredStep(parent.folder.with_name(above))
+            known, above = [*((label, step.number) for label in step.spec.classes), *known], step.parent
+    found = list(zip(table["class_id"], table["introduced_step"], strict=True))
+    in_order = table["head_node"] == list(range(len(found))) and max(table["class_id"], default=0) < len(data.classes)
+    if not in_order or found[-len(known) :] != known or (above is None and len(found) > len(known)):
+        reason = "not the classes that this step and those before it learned, in this order"
+        raise _not_its_own(parent, "classes.parquet", reason)
+
+
+def _kept(parent: StoredStep, older: Sequence[int], data: DataSet) -> dict[int, Indices]:
+    """The parent's rehearsal set: of each class as many of its images as its budget says, none twice, in order of selection."""
+    table = parent.table("rehearsal")
+    labels, images, positions = (table[name].to_numpy() for name in ("class_id", "image", "position"))
+    kept = {label: images[labels == label] for label in older}
+    usable = {label: _images_to_use(parent.spec, data, label) for label in older}
+    quota = quotas(parent.spec.rehearsal, {label: len(usable[label]) for label in older}) if parent.spec.rehearsal else {}
+    for label, chosen in kept.items():
+        in_order = np.array_equal(positions[labels == label], np.arange(quota[label]))
+        if not in_order or len(np.intersect1d(chosen, usable[label])) != quota[label]:
+            reason = f"not the {quota[label]} images of class {label} that this step rehearsed"
+            raise _not_its_own(parent, "rehearsal.parquet", reason)
+    if len(labels) != sum(quota.values()):
+        raise _not_its_own(parent, "rehearsal.parquet", "images of classes that were not past in this step")
+    return kept
 
 
 @dataclass(frozen=True)
@@ -98,16 +140,13 @@ class Prepared:
 def prepare(
     parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: Settings, first: StepSpec | None = None
 ) -> Prepared:
-    """The policy is the first act of the step that uses it; then the head grows.
-
-    first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
+    """first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
     device = settings.device
     streams = Streams(spec.seed, spec.step)
-    inherited = None if parent is None else Inherited.from_record(parent)
+    inherited = None if parent is None else Inherited.from_record(parent, data)
     past = () if inherited is None else inherited.classes
     images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
-    mean, std = (torch.tensor(values, device=device) for values in (data.mean, data.std))
-    normalise = Normalisation(mean, std, settings.channels_last)
+    normalise = Normalisation.of(data, device, settings.channels_last)
     origin = first or (spec if parent is None else spec.model_copy(update={"network": parent.info["network"]}))
     network = _start_network(spec, inherited, origin, streams, data, normalise)
     if parent is not None and inherited is not None:
@@ -115,12 +154,27 @@ def prepare(
     network.to(device)
     if not settings.channels_last:
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
+    return assemble(spec, str(origin.network), network, data, normalise, inherited, images_of)
+
+
+def assemble(
+    spec: StepSpec,
+    network_name: str,
+    network: nn.Module,
+    data: DataSet,
+    normalise: Normalisation,
+    inherited: Inherited | None,
+    images_of: Mapping[int, Indices],
+) -> Prepared:
+    """From the network that the parent left, on its device: rehearsal is chosen, the head grows, images move beside it."""
+    past, device, streams = () if inherited is None else inherited.classes, normalise.mean.device, Streams(spec.seed, spec.step)
+    rehearsal = {}
     if inherited is not None:
+        rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
         grow_head(network, len(spec.classes), streams("head"))
     return Prepared(
         spec=spec,
-        network_name=str(origin.network),
+        network_name=network_name,
         data=data,
         inherited=inherited,
         streams=streams,
@@ -162,7 +216,7 @@ def _start_network(
     if inherited is None:
         network = build_network(name, len(spec.classes), streams("network"), source)
         images = torch.from_numpy(np.array(data.train.images[:2])).to(normalise.mean.device)
-        check_features(name, network.to(normalise.mean.device), normalise(images.float() / 255))
+        check_features(name, network.to(normalise.mean.device), normalise(images))
         return network
     return build_network(name, len(inherited.classes), None, source)
 
@@ -171,25 +225,29 @@ def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, dat
     """The parent's weights as it left them. Checksums that fit do not prove that a state is one of its network."""
     learned = sum(len(_images_to_use(parent.spec, data, label)) for label in inherited.learned_last)
     if len(inherited.history) != learned:
-        raise _no_state(parent, f"{IMAGE_HISTORY} of {len(inherited.history)} images, and the step learned {learned}")
+        raise _not_its_own(parent, STATE, f"{IMAGE_HISTORY} of {len(inherited.history)} images, and the step learned {learned}")
     try:
-        network.load_state_dict({name: torch.from_numpy(array) for name, array in inherited.state.items()})
+        state = {name: torch.from_numpy(array) for name, array in inherited.state.items()}
+        for name, tensor in network.state_dict().items():
+            if name in state and state[name].dtype != tensor.dtype:  # else it would be converted without a word
+                raise TypeError(f"{name} is {state[name].dtype}, not {tensor.dtype}")
+        network.load_state_dict(state)
     except (RuntimeError, TypeError) as error:
-        raise _no_state(parent, " ".join(str(error).split())[:300]) from None
+        raise _not_its_own(parent, STATE, " ".join(str(error).split())[:300]) from None
 
 
-def _no_state(parent: StoredStep, reason: str) -> DamagedStep:
+def _not_its_own(parent: StoredStep, file: str, reason: str) -> DamagedStep:
     return DamagedStep(
-        f"Step {parent.id[:8]} is damaged: {parent.folder / STATE}: {reason}. Its checksum fits, so `forgetscope store verify` "
+        f"Step {parent.id[:8]} is damaged: {parent.folder / file}: {reason}. Its checksum fits, so `forgetscope store verify` "
         f"does not find it. Delete {parent.folder} or move it away, then run the same command again: it computes the step.",
-        STATE,
+        file,
         reason,
     )
 
 
 def _choose_rehearsal(
     spec: StepSpec,
-    inherited: Inherited | None,
+    inherited: Inherited,
     images_of: Mapping[int, Indices],
     network: nn.Module,
     normalise: Normalisation,
@@ -199,7 +257,7 @@ def _choose_rehearsal(
     """The policy is the first act of the step that uses it. Of older classes it sees only what the parent kept.
 
     Per class in order of selection, classes in the order of their head nodes."""
-    if spec.rehearsal is None or inherited is None:
+    if spec.rehearsal is None:
         return {}
     quota = quotas(spec.rehearsal, {label: len(images_of[label]) for label in inherited.classes})
     sizes = [len(images_of[label]) for label in inherited.learned_last]

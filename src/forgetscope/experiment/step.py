@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 
 from forgetscope.data.images import DataSet, demand_unchanged
-from forgetscope.experiment.course import Course, Saver
-from forgetscope.experiment.measured import Extra, Measured
+from forgetscope.experiment.course import Course, Saver, measurements
 from forgetscope.experiment.observation import Observer
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
+from forgetscope.experiment.resuming import fits
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably, told
 from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, train_step
-from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore
+from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore, snapshot_file
 from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, TableName
 from forgetscope.store.tables import (
@@ -57,14 +57,20 @@ def run_step(
         working.mkdir(exist_ok=True)
         for part in working.glob(".*.tmp"):
             part.unlink(missing_ok=True)  # of a file that a crash cut short
-    snapshot = load_snapshot(working, lambda path: note(f"{path} is damaged. Moved to {store.quarantine(path)}."))
-    if snapshot is not None:
-        settings = settings.continuing(snapshot.settings)
-    elif parent is not None:
+
+    def put_aside(path: Path) -> None:
+        note(f"{path} is damaged. Moved to {store.quarantine(path)}.")
+
+    snapshot = load_snapshot(working, put_aside)
+    asked, settings = settings, settings if snapshot is None else settings.continuing(snapshot.settings)
+    if snapshot is None and parent is not None:
         # Whoever tidies up keeps the state that we start from.
         replace_durably(working / "parent", parent.id.encode(), missing_ok=True)
     with settings.applied():
         step = prepare(parent, spec, data, settings, first)
+        if snapshot is not None and not fits(snapshot, step):
+            put_aside(snapshot_file(working, snapshot))  # the other one, or the start of the step, takes over
+            return run_step(id, parent, spec, data, store, asked, on_epoch, note, stop, first)
         start = {"weights": weights_digest(step.network)}  # before a snapshot is restored into it
         with stop.deferred():
             course = _train(step, working, snapshot, settings, stop, on_epoch)
@@ -90,7 +96,7 @@ def run_step(
 
 def _results(step: Prepared, course: Course) -> dict[str, Any]:
     """Tables and state of a step that was trained to its end."""
-    confusion, measured = _confusion(step), course.measured.measurements()
+    confusion, measured = _confusion(step), measurements(course.measured)
     tables = {
         "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, measured),
         "pairs": pairs_table(measured, step.classes, len(step.past)),
@@ -116,11 +122,11 @@ def _remains(step: Prepared, course: Course, divergence: Divergence) -> dict[str
 
 def _tables_so_far(step: Prepared, course: Course) -> dict[TableName, pa.Table]:
     tables: dict[TableName, pa.Table] = {
-        "probes": probes_table(course.measured.measurements(), step.past),
+        "probes": probes_table(measurements(course.measured), step.past),
         "rehearsal": rehearsal_table(step.rehearsal),
     }
-    if course.extra.series:
-        tables["extra"] = extra_table(course.extra.arrays(), step.past)
+    if course.extra:
+        tables["extra"] = extra_table(course.extra_arrays(), step.past)
     return tables
 
 
@@ -138,7 +144,7 @@ def _train(
     optimiser = make_optimiser(network, spec.training)
     if snapshot is not None:
         restore(snapshot, network, optimiser)
-        course.measured, course.extra = Measured.from_tensors(snapshot.measured), Extra.from_tensors(snapshot.measured)
+        course.load_measured(snapshot.measured)
         course.history = snapshot.history
         course.image_history.copy_(snapshot.images)
     saver = Saver(working, settings, stop, network, optimiser, course, snapshot)
@@ -181,7 +187,7 @@ def _confusion(step: Prepared) -> NDArray[np.int64]:
         indices = np.flatnonzero(test.labels == label)
         for part in np.array_split(indices, max(1, -(-len(indices) // EVALUATION_BATCH))):
             images = torch.from_numpy(test.images[part]).to(step.new_set.images.device)
-            predicted = step.network(step.normalise(images.float() / 255)).argmax(dim=1).cpu().numpy()
+            predicted = step.network(step.normalise(images)).argmax(dim=1).cpu().numpy()
             counts[node] += np.bincount(predicted, minlength=len(classes))
     return counts
 

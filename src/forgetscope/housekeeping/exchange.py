@@ -22,9 +22,10 @@ from typing import BinaryIO
 
 from forgetscope.errors import DamagedExport, DamagedStep, StoreError
 from forgetscope.files import locked_if_free, read_regular, replacing, told, too_large
+from forgetscope.foreign import strict_json
 from forgetscope.housekeeping.verification import file_damage, lineage_problem, record_problem
 from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
-from forgetscope.store.stepfiles import PLAN_BYTES, limit_of, strict_json
+from forgetscope.store.stepfiles import PLAN_BYTES, limit_of
 
 FORMAT = 1
 INDEX = "index.json"

@@ -4,6 +4,7 @@
 `tables`, read within bounds by `tablefiles`, and `stepfiles` says what the record and the manifest beside them must be.
 """
 
+from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.store.folder import (
     ALL_LAYERS,
     EVERY_ITERATION,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from forgetscope.foreign import Count, Id, StrictRecord, Text, first_problem, strict_json
 from forgetscope.spec import StepSpec, canonical_id, step_id
 
 TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra"]
@@ -25,10 +25,7 @@ PLAN_BYTES = 64 * 2**20  # of a plan.json
 STEPS = 100_000  # the highest number of a step
 _LIMITS = {"manifest.json": 2**20, "step.json": RECORD_BYTES, STATE: 8 * 2**30, FREED: 1024}
 
-Text = Annotated[str, Field(max_length=1000)]
-Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0, lt=2**63)]
 _Scalar = str | int | float | bool | None
 
 
@@ -37,13 +34,7 @@ def limit_of(name: str) -> int:
     return _LIMITS.get(name, TABLE_BYTES)
 
 
-class _Read(BaseModel):
-    """Further keys are of a later version, and nobody's business here."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-
-class _DataRecord(_Read):
+class _DataRecord(StrictRecord):
     name: Text
     digest: Text
     image_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
@@ -51,7 +42,7 @@ class _DataRecord(_Read):
     classes: Annotated[int, Field(ge=1, lt=2**31)] | None = None  # of the whole data set; not in older records
 
 
-class _Record(_Read):
+class _Record(StrictRecord):
     """Every key of step.json that anybody uses."""
 
     id: Id
@@ -69,24 +60,13 @@ class _Record(_Read):
     start: dict[Text, Text] = Field(default_factory=dict)
 
 
-class _File(_Read):
+class _File(StrictRecord):
     sha256: _Sha256
     size: Count
 
 
-class _Manifest(_Read):
+class _Manifest(StrictRecord):
     files: dict[Text, _File]
-
-
-def strict_json(content: bytes) -> Any:
-    """JSON in UTF-8 with unique keys and finite numbers; ValueError for anything else, however deep it is nested."""
-    try:
-        value = json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
-        if rb"\ud" in content.lower():
-            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    return value
 
 
 def checked_manifest(content: bytes, needed: set[str]) -> dict[str, dict[str, Any]]:
@@ -138,31 +118,9 @@ def _contradiction(spec: StepSpec, parent: str | None) -> str | None:
     return None
 
 
-def first_problem(error: ValidationError) -> str:
-    """What pydantic found first, in one line."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(map(str, found['loc']))[:100]}: {found['msg'][:200]}"
-
-
 def without_none(value: Any) -> Any:
     return {key: without_none(item) for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
 def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key that is there twice")
-    return found
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else _refuse(text)

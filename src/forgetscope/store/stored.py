@@ -18,9 +18,10 @@ from safetensors import SafetensorError
 
 from forgetscope.errors import DamagedStep, StateFreed, StoreError
 from forgetscope.files import open_regular, read_regular
+from forgetscope.foreign import strict_json
 from forgetscope.spec import StepSpec
 from forgetscope.store.settings import Setting
-from forgetscope.store.stepfiles import FREED, STATE, TableName, checked_manifest, checked_record, limit_of, strict_json
+from forgetscope.store.stepfiles import FREED, STATE, TableName, checked_manifest, checked_record, limit_of
 from forgetscope.store.tablefiles import read_table
 
 SCHEMA = 1
