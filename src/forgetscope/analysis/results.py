@@ -87,22 +87,8 @@ class Analysis:
 
 ESTIMATED = ("mean", "difference", "value", "precision", "observed")
 KEYS_LEFT = (
-    "benchmark",
-    "policy",
-    "claim",
-    "comparison",
-    "test",
-    "group",
-    "share",
-    "predictor",
-    "bin",
-    "subset",
-    "rehearsal_pct",
-    "class_pct",
-    "quantity",
-    "statistic",
-    "factor",
-    "response",
+    *("benchmark", "policy", "claim", "comparison", "test", "group", "share", "predictor", "bin", "subset"),
+    *("rehearsal_pct", "class_pct", "quantity", "statistic", "factor", "response"),
 )
 
 

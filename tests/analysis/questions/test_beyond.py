@@ -24,7 +24,7 @@ from forgetscope.analysis.paper.verdicts import above, below, near
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.analysis.statistics.anova import anova
 from forgetscope.analysis.statistics.estimates import Estimate
-from forgetscope.analysis.statistics.mixed_models import fit, moments
+from forgetscope.analysis.statistics.mixed_models import fit, group_sums
 from forgetscope.analysis.statistics.pooling import mean_of
 from forgetscope.benchmark.simulation import Simulation, simulate
 from forgetscope.benchmark.space import BenchmarkSpec
@@ -75,7 +75,7 @@ def test_weights_and_their_intervals_are_those_of_a_fit_to_standardised_values(a
     steps = [sample.steps[i] for i in np.flatnonzero(sample.mask(cell))]
     x = np.stack([step.measures[:3, step.complete].T for step in steps])
     y = np.stack([step.ranked for step in steps])
-    whole = fit(moments((x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1)), (y - y.mean()) / y.std()))
+    whole = fit(group_sums((x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1)), (y - y.mean()) / y.std()))
     found = JointModels(Cache(None), lambda what, done, total: None).weights(sample, cell)
     assert [found[name].value for name in ("SIC", "CIC", "NIC")] == pytest.approx(whole.fixed[1:], rel=1e-4)
     errors = [(found[name].high - found[name].low) / 2 / stats.norm.ppf(0.975) for name in ("SIC", "CIC", "NIC")]

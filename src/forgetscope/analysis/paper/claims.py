@@ -303,8 +303,8 @@ def _effects(collection: Collected, tables: Mapping[str, pd.DataFrame]) -> Itera
     for label, claim in asked.items():
         for sample in collection.samples:
             for number in sample.numbers:
-                where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number), "response": "rho"}
-                rows = {row["factor"]: row for row in records(matching(tables[label], **where))}
+                found = matching(tables[label], **sample.where(Subset(number)), response="rho")
+                rows = {row["factor"]: row for row in records(found)}
                 if not rows or any(math.isnan(row["eta2p"]) for row in rows.values()):
                     continue
                 retention, increment = rows["rehearsal"], rows["classes"]
@@ -339,7 +339,8 @@ def _controlled(collection: Collected) -> Iterator[Answer]:
     for runs in collection.reruns:
         rho, counts = runs.correlations()
         cell = runs.cell
-        where = f"{cell.step} ({cell.retention} %, {cell.increment} %)"
+        levels = (level if " " in level else f"{level} %" for level in (cell.retention, cell.increment))
+        where = f"{cell.step} ({', '.join(levels)})"
         sample = samples[runs.benchmark, runs.policy]
         mean = mean_of("rho", rho, counts)
         yield Answer("With other new classes, SIC of a class rises with NIC", sample, where, "rho", mean, above(mean))

@@ -14,7 +14,7 @@ from forgetscope.analysis.inputs.measured_steps import MeasuredStep
 from forgetscope.analysis.inputs.samples import GridCell, Sample
 from forgetscope.analysis.paper.descriptions import MODEL, THREE
 from forgetscope.analysis.statistics.estimates import Estimate
-from forgetscope.analysis.statistics.mixed_models import fit, group_statistics, leave_one_out
+from forgetscope.analysis.statistics.mixed_models import fit, group_sums, leave_one_out
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.threads import available_cores
 
@@ -104,7 +104,7 @@ def _fit(x: Values, y: Values) -> Arrays:
     """The last share is all of training; the others are only predicted from."""
     predictions = leave_one_out(x, y).predictions
     alone = leave_one_out(x[-1, :, :, :1], y).predictions
-    whole = fit(group_statistics(x[-1], y))
+    whole = fit(group_sums(x[-1], y))
     scale = whole.standardised / np.where(whole.fixed[1:] == 0, np.nan, whole.fixed[1:])
     errors = np.abs(scale) * np.sqrt(np.diagonal(whole.fixed_covariance)[1:])
     found: Arrays = {"predictions": predictions, "weights": whole.standardised, "weight errors": errors}

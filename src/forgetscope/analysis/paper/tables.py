@@ -165,7 +165,4 @@ def _row(sample: Sample, part: Subset | GridCell, column: Column, n: int, **numb
 
 
 def _keys(benchmark: str, part: Subset | GridCell, column: Column) -> Row:
-    where = {"subset": str(part), "rehearsal_pct": "", "class_pct": ""}
-    if isinstance(part, GridCell):
-        where = {"subset": str(part.step), "rehearsal_pct": part.retention, "class_pct": part.increment}
-    return {"benchmark": benchmark, **where, "quantity": column.quantity, "statistic": column.statistic}
+    return {"benchmark": benchmark, **part.keys, "quantity": column.quantity, "statistic": column.statistic}

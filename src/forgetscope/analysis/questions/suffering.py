@@ -39,11 +39,10 @@ def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[dict[st
         step = sample.steps[i]
         for id, forgetting in zip(step.class_ids.tolist(), step.forgetting.tolist(), strict=True):
             values.setdefault(id, []).append(forgetting)
-    where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number)}
     found = [(id, mean_estimate(forgetting)) for id, forgetting in values.items()]
     return [
         {
-            **where,
+            **sample.where(Subset(number)),
             **{"class_id": id, "class_name": names[id]},
             **{"mean": estimate.value, "mean_lo": estimate.low, "mean_hi": estimate.high, "n": estimate.n},
             "simulated": sample.simulated is not None,

@@ -109,11 +109,6 @@ def sd_estimates(
     ]
 
 
-def sd_estimate(values: ArrayLike, *, resamples: int = bootstrap.RESAMPLES, seed: int = 0) -> Estimate:
-    """One of `sd_estimates`."""
-    return sd_estimates([values], resamples=resamples, seed=seed)[0]
-
-
 def needed_samples(values: ArrayLike, half_width: float) -> int | None:
     """The least n for which the t interval of a mean is expected to reach no further than `half_width` to either side.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,14 +52,9 @@ def paired(first: ArrayLike, second: ArrayLike) -> Difference:
     return _difference(float(change.mean()), error, n - 1, n)
 
 
-def welch_correlations(first: ArrayLike, first_classes: ArrayLike, second: ArrayLike, second_classes: ArrayLike) -> Difference:
-    """`welch` in Fisher's z; classes: how many classes each correlation ranks, for clipping."""
-    return _in_z(welch(fisher_z(first, first_classes), fisher_z(second, second_classes)))
-
-
 def paired_correlations(first: ArrayLike, second: ArrayLike, classes: ArrayLike) -> Difference:
-    """`paired` in Fisher's z."""
-    return _in_z(paired(fisher_z(first, classes), fisher_z(second, classes)))
+    """`paired` in Fisher's z; classes: how many classes each correlation ranks, for clipping."""
+    return replace(paired(fisher_z(first, classes), fisher_z(second, classes)), scale="z")
 
 
 def _difference(value: float, error: float, df: float, n: int) -> Difference:
@@ -70,7 +65,3 @@ def _difference(value: float, error: float, df: float, n: int) -> Difference:
 
 def _unknown(value: float, n: int) -> Difference:
     return Difference(Estimate(float(value), math.nan, math.nan, n), math.nan, math.nan, math.nan)
-
-
-def _in_z(found: Difference) -> Difference:
-    return Difference(found.estimate, found.t, found.df, found.p, "z")

@@ -228,7 +228,7 @@ def _subset(notation: Notation, label: str) -> str:
 def _share(notation: Notation, level: str, what: str = "") -> str:
     if level == POOLED:
         return notation.strong("Pooled")
-    return notation.text(share_text(level) + what)
+    return notation.text(share_text(level).removesuffix(what) + what)
 
 
 def share_text(level: str) -> str:
