@@ -30,6 +30,7 @@ from forgetscope.benchmark.simulation import Simulation, simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.truth import Truth
 from forgetscope.store import Store
+from made import make_experiment
 
 SMALL = {"experiments": 4, "epochs": 2, "increments": [0.1, 0.2], "retentions": [0.08, 0.2]}
 
@@ -305,3 +306,15 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(tmp_path: Path) -> 
 def replace_steps(sample: Sample, chosen: NDArray[np.int64]) -> Sample:
     lists = {name: [getattr(sample, name)[i] for i in chosen] for name in ("steps", "increment", "retention", "root")}
     return replace(sample, **lists, values={})
+
+
+def test_levels_that_are_no_percentages_are_told_as_what_they_are(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    for seed, classes in ((0, 3), (1, 3), (2, 5), (3, 5)):
+        make_experiment(store, steps=2, classes=classes, seed=seed)
+    found = analyse(store, resamples=100, cached=False)
+    assert set(found.tables["FG-R_FG-HG_fine_grained"]["class_pct"]) == {"3 classes", "5 classes", "pooled"}
+    told = "".join(found.more["claims_in_detail"]["what"])
+    assert "5 classes against 3 classes" in told
+    assert "classes %" not in found.reading + told

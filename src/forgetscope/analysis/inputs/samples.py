@@ -345,6 +345,10 @@ def size_of_level(level: str) -> tuple[bool, float]:
     return " " in level, float(level.split()[0])
 
 
+def level_text(level: str) -> str:
+    return level if " " in level else f"{level} %"
+
+
 def _within(part: Subset | GridCell, cell: GridCell) -> bool:
     if part.step != cell.step:
         return False

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS
-from forgetscope.analysis.inputs.samples import Collected, Name, Sample, Subset
+from forgetscope.analysis.inputs.samples import Collected, Name, Sample, Subset, level_text
 from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
 from forgetscope.analysis.paper.comparisons import (
     between_levels,
@@ -190,7 +190,7 @@ def _trends(sample: Sample, subset: Subset) -> Iterator[Answer]:
             values = on_its_scale(sample, name)
             pair = levels[more], levels[less]
             found = between_levels(sample, subset, factor, pair, values).estimate
-            unit = f"{pair[0]} % against {pair[1]} %" + (", in z" if name[1].startswith("rho") else "")
+            unit = f"{level_text(pair[0])} against {level_text(pair[1])}" + (", in z" if name[1].startswith("rho") else "")
             yield Answer(claim, sample, str(subset), unit, found, above(found))
 
     low, high = 0, -1
@@ -339,8 +339,7 @@ def _controlled(collection: Collected) -> Iterator[Answer]:
     for runs in collection.reruns:
         rho, counts = runs.correlations()
         cell = runs.cell
-        levels = (level if " " in level else f"{level} %" for level in (cell.retention, cell.increment))
-        where = f"{cell.step} ({', '.join(levels)})"
+        where = f"{cell.step} ({level_text(cell.retention)}, {level_text(cell.increment)})"
         sample = samples[runs.benchmark, runs.policy]
         mean = mean_of("rho", rho, counts)
         yield Answer("With other new classes, SIC of a class rises with NIC", sample, where, "rho", mean, above(mean))
