@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from forgetscope.analysis.exhibits import MODEL
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Mask, Name, Sample, Subset
-from forgetscope.analysis.paper.descriptions import MODEL
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z
 from forgetscope.analysis.statistics.t_tests import Difference, paired, welch
 
