@@ -23,6 +23,7 @@ from forgetscope.spec import PROTOCOL
 from forgetscope.store import Setting, Store, StoredStep, TableName, past_rows, told_apart
 
 USUAL = ("protocol", PROTOCOL)  # said of other steps only
+AVERAGED = ("accuracy_when_learned", "mean_forgetting", "forgetting_range", "forgetting_half_gap")
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
 
 
@@ -247,10 +248,7 @@ def _overview(
         step=step,
         experiments=len(group),
         diverged=diverged,
-        accuracy_when_learned=mean_estimate([s.accuracy_when_learned for s in summaries]),
-        mean_forgetting=mean_estimate([s.mean_forgetting for s in summaries]),
-        forgetting_range=mean_estimate([s.forgetting_range for s in summaries]),
-        forgetting_half_gap=mean_estimate([s.forgetting_half_gap for s in summaries]),
+        **{name: mean_estimate([getattr(s, name) for s in summaries]) for name in AVERAGED},
         correlations={name: correlation_estimate([s.correlations[name] for s in summaries], ranked) for name in MEASURES},
     )
 

@@ -16,7 +16,7 @@ from forgetscope.analysis.inputs.cache import Cache, kept_for, make_folder
 from forgetscope.analysis.inputs.measured_steps import partial_sums, read_steps
 from forgetscope.analysis.inputs.samples import Collected, collect
 from forgetscope.analysis.paper.claims import answers
-from forgetscope.analysis.paper.contrasts import comparisons
+from forgetscope.analysis.paper.comparisons import comparisons
 from forgetscope.analysis.paper.figures import boxes, earliness, figure_exhibits, figures, over_time
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.paper.tables import Tabulation, estimate_of, matching, records
@@ -94,22 +94,8 @@ class Analysis:
 
 ESTIMATED = ("mean", "difference", "value", "precision", "observed")
 KEYS_LEFT = (
-    "benchmark",
-    "policy",
-    "claim",
-    "comparison",
-    "test",
-    "group",
-    "share",
-    "predictor",
-    "bin",
-    "subset",
-    "rehearsal_pct",
-    "class_pct",
-    "quantity",
-    "statistic",
-    "factor",
-    "response",
+    *("benchmark", "policy", "claim", "comparison", "test", "group", "share", "predictor", "bin", "subset"),
+    *("rehearsal_pct", "class_pct", "quantity", "statistic", "factor", "response"),
 )
 
 
