@@ -236,5 +236,5 @@ def test_unknown_devices_are_refused() -> None:
 
 def test_data_sets_are_named_in_the_record(steps: list[StoredStep]) -> None:
     data: DataSet = load_data("glyphs", 8)
-    assert steps[0].info["data"] == {"name": "glyphs", "image_size": 8, "shape": [8, 8], "digest": data.digest}
+    assert steps[0].info["data"] == {"name": "glyphs", "image_size": 8, "shape": [8, 8], "digest": data.digest, "classes": 100}
     assert steps[0].info["environment"]["threads"] == 1
