@@ -20,13 +20,13 @@ WITHOUT = {
     "BenchmarkSpec",
     "Comparison",
     "Controlled",
+    "Failed",
     "Here",
     "Local",
     "Ray",
     "Store",
     "Variants",
     "compare",
-    "plan",
     "simulate",
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
