@@ -16,11 +16,10 @@ import argparse
 import numpy as np
 
 import forgetscope as fs
-from forgetscope.learning.candidates import Candidates
 from forgetscope.testing import check_policy
 
 
-def median_confident(candidates: Candidates, quota: int, rng: np.random.Generator) -> np.ndarray:
+def median_confident(candidates: fs.Candidates, quota: int, rng: np.random.Generator) -> np.ndarray:
     """Neither the easiest nor the hardest images: those of middling confidence first."""
     confidence = candidates.probabilities[:, candidates.node]
     return np.argsort(np.abs(confidence - np.median(confidence)), kind="stable")[:quota]

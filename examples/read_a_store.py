@@ -14,7 +14,6 @@ import tempfile
 import pandas as pd
 
 import forgetscope as fs
-from forgetscope.store import Store
 
 
 def main() -> None:
@@ -32,7 +31,7 @@ def main() -> None:
 
 
 def read(store: str) -> None:
-    experiments = [fs.Experiment(steps) for steps in Store.existing(store).experiments()]
+    experiments = [fs.Experiment(steps) for steps in fs.Store.existing(store).experiments()]
     for experiment in experiments:
         print(f"{experiment.id[:8]}  {experiment.data_title}, {experiment.network}, {len(experiment.steps)} steps")
 
