@@ -98,37 +98,36 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 def open_regular(path: Path, limit: int) -> io.BufferedReader:
     """A plain file, to be read. Opening never waits, as that of a pipe would."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise _NoFile() if error.errno in NO_FILE else error from None
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-        os.close(descriptor)
-        raise too_large(found.st_size, limit) if stat.S_ISREG(found.st_mode) else _NoFile()
-    return os.fdopen(descriptor, "rb")
+    file = os.fdopen(_open_plain(path, os.O_RDONLY), "rb")
+    size = os.fstat(file.fileno()).st_size
+    if size > limit:
+        file.close()
+        raise too_large(size, limit)
+    return file
 
 
 def append_regular(path: Path) -> BinaryIO:
     """A plain file, to be added to, made if it is not there. Opening never waits; WriteError for anything else."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags, 0o666)
+        return os.fdopen(_open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    except _NoFile as reason:
+        raise WriteError(f"{path} is {reason.strerror}. Remove it, then run the same command again.") from None
+
+
+def _open_plain(path: Path, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise _in_the_way(path) if error.errno in NO_FILE else error from None
+        raise _NoFile() if error.errno in NO_FILE else error from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise _in_the_way(path)
-    return os.fdopen(descriptor, "ab")
+        raise _NoFile()
+    return descriptor
 
 
 class _NoFile(OSError):
     def __init__(self) -> None:
         super().__init__(errno.EINVAL, "a link, or something else that is no plain file")
-
-
-def _in_the_way(path: Path) -> WriteError:
-    return WriteError(f"{path} is {_NoFile().strerror}. Remove it, then run the same command again.")
 
 
 def too_large(size: int, limit: int) -> OSError:
@@ -144,6 +143,11 @@ def without_checksum(content: bytes) -> bytes | None:
     """What `with_checksum` was given, or None if a bit of it is not as it was."""
     checksum, body = content[:32], content[32:]
     return body if hashlib.sha256(body).digest() == checksum else None
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def matches_checksum(file: io.BufferedReader) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +32,7 @@ from forgetscope.data.readers.arrays import from_arrays, read_npz
 from forgetscope.data.readers.folders import read_folders
 from forgetscope.data.sources import Source
 from forgetscope.errors import DataError
+from forgetscope.files import file_digest
 from forgetscope.spec import nearest
 
 
@@ -182,11 +182,7 @@ def _forget(address: str) -> bool:
 def _verify_archive(path: Path, known: Known) -> None:
     """An archive under the official name must be the official one."""
     expected = known.archives.get(path.name)
-    if expected is None:
-        return
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "md5").hexdigest()
-    if found != expected:
+    if expected is not None and (found := file_digest(path, "md5")) != expected:
         raise DataError(
             f"{path} is not the official archive: MD5 {found}, expected {expected}. It is incomplete or altered: get it again, "
             "or rename it if you made it yourself."

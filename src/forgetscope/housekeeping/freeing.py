@@ -52,7 +52,7 @@ def free(store: Store, found: Freeable) -> bool:
         _remove(gone)
         return True
     try:
-        with locked_if_free(_lock(store, found.id)) as ours:
+        with locked_if_free(store.lock_file(found.id)) as ours:
             if not ours or found.id not in store:
                 return False
             if found.kind == "state":
@@ -85,7 +85,7 @@ def _states(store: Store, every: bool) -> Iterator[Freeable]:
         kept |= {step.parent for step in steps if step.parent is not None}
     for step in steps:
         path = step.folder / STATE
-        if step.id not in kept and path.exists() and not is_locked(_lock(store, step.id)):
+        if step.id not in kept and path.exists() and not is_locked(store.lock_file(step.id)):
             yield Freeable("state", path, size_of(path), step.id)
 
 
@@ -95,7 +95,7 @@ def _leftovers(store: Store) -> Iterator[Freeable]:
         beginning = path.name.removeprefix("commit-").partition("-")[0]
         if path.name.startswith("commit-") and path.is_dir() and not _is_being_committed(store, beginning):
             yield Freeable("unfinished commit", path, size_of(path), beginning)
-        elif path.name.removesuffix(".lock") in store and not is_locked(_lock(store, path.name.removesuffix(".lock"))):
+        elif path.name.removesuffix(".lock") in store and not is_locked(store.lock_file(path.name.removesuffix(".lock"))):
             kind: Kind = "lock" if path.name.endswith(".lock") else "working folder"
             yield Freeable(kind, path, size_of(path), path.name.removesuffix(".lock"))
 
@@ -103,10 +103,6 @@ def _leftovers(store: Store) -> Iterator[Freeable]:
 def _is_being_committed(store: Store, beginning: str) -> bool:
     """Whoever commits a step holds its lock; a folder without a holder was left by one that died."""
     return any(is_locked(path) for path in (store.path / "working").glob(f"{beginning}*.lock"))
-
-
-def _lock(store: Store, id: str) -> Path:
-    return store.path / "working" / f"{id}.lock"
 
 
 def _free_state(step: StoredStep) -> bool:
