@@ -40,6 +40,7 @@ NEEDED = {
 }
 
 JOURNAL_BYTES = 64 * 2**20  # of one part; a step adds less than 200
+LAST = 2**53  # number of an event that is believed, or there would be none above a stranger's; equal ones follow their file
 FACTS = {  # what readers of such events rely on
     "started": ("time",),
     "rates": ("setting", "rates"),
@@ -195,7 +196,7 @@ class Journal:
 
     @cached_property
     def _numbers(self) -> Iterator[int]:
-        return count(1 + max((_number(event) for event in self.events()), default=0))
+        return (min(number, LAST) for number in count(1 + max(map(_number, self.events()), default=0)))
 
     def events(self) -> list[dict[str, Any]]:
         """Of all parts, in order of their numbers. An event of an older version has none: it counts as the highest before it
@@ -266,4 +267,4 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 def _number(event: Mapping[str, Any]) -> int:
     number: int = event.get("number", 0)
-    return number
+    return number if number <= LAST else 0
