@@ -15,8 +15,8 @@ import torch
 from torch.nn import functional as F
 
 from forgetscope.data.augmentation import augment, draw
+from forgetscope.data.inputs import Normalisation
 from forgetscope.learning.networks import build_network
-from forgetscope.learning.rsgd import Normalisation
 from forgetscope.randomness import Streams
 from forgetscope.spec import AugmentationSpec
 

@@ -17,11 +17,14 @@ import torch
 
 from forgetscope.allocation import keep_memory
 from forgetscope.data.images import DataSet
+from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import load_data
 from forgetscope.experiment.preparation import training_set
 from forgetscope.learning.networks import build_network
-from forgetscope.learning.rsgd import Normalisation
-from forgetscope.measuring.probe import Measurement, Probe
+from forgetscope.measuring import measurement
+from forgetscope.measuring.gradients import GradientSums
+from forgetscope.measuring.measurement import Measurement, ProbeData
+from forgetscope.measuring.probe import Probe
 from interleaved import Remote, Rounds, seconds, serve
 
 CLASSES = 10
@@ -29,32 +32,33 @@ CPU = torch.device("cpu")
 
 
 class TimedProbe(Probe):
-    """Notes how long the coefficients take once the sums are there."""
+    """Notes how long the coefficients take once the gradients are there."""
 
     combining = 0.0
 
-    def _combine(self, sums: object) -> Measurement:
-        found: list[Measurement] = []
-        self.combining = seconds(lambda: found.append(super(TimedProbe, self)._combine(sums)))  # type: ignore[arg-type]
-        return found[0]
+    def measure(self, network: torch.nn.Module, **named: object) -> Measurement:  # type: ignore[override]
+        whole, found = measurement._combine, list[Measurement]()
+
+        def timed(sums: GradientSums, data: ProbeData) -> Measurement:
+            self.combining = seconds(lambda: found.append(whole(sums, data)))
+            return found[0]
+
+        measurement._combine = timed
+        try:
+            return super().measure(network)
+        finally:
+            measurement._combine = whole
 
 
 def sides_of(data: DataSet, name: str, images: int) -> tuple[TimedProbe, dict[str, Callable[[], object]]]:
     of = [np.flatnonzero(data.train.labels == label)[:images] for label in range(2 * CLASSES)]
     past = training_set(data.train, {label: of[label] for label in range(CLASSES)}, 0, CPU)
     new = training_set(data.train, {label: of[label] for label in range(CLASSES, 2 * CLASSES)}, CLASSES, CPU)
-    normalise = Normalisation(torch.tensor(data.mean), torch.tensor(data.std))
+    normalise = Normalisation.of(data)
     network = build_network(name, 2 * CLASSES, np.random.default_rng(0))
     rehearsed = torch.arange(len(past.nodes)) % 10 == 0
-    probe = TimedProbe(
-        past.images,
-        past.nodes,
-        rehearsed,
-        new.images,
-        new.nodes,
-        prepare=lambda images: normalise(images.float() / 255),
-    )
-    ready = normalise(torch.cat([past.images, new.images]).float() / 255)
+    probe = TimedProbe(past.images, past.nodes, rehearsed, new.images, new.nodes, prepare=normalise)
+    ready = normalise(torch.cat([past.images, new.images]))
 
     @torch.no_grad()
     def forward() -> None:

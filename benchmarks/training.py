@@ -19,11 +19,12 @@ from torch.nn import functional as F
 
 from forgetscope.allocation import keep_memory
 from forgetscope.data.images import DataSet
+from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import load_data
 from forgetscope.experiment.preparation import training_set
 from forgetscope.learning import networks
 from forgetscope.learning.networks import build_network
-from forgetscope.learning.rsgd import Normalisation, make_optimiser, train_step
+from forgetscope.learning.rsgd import make_optimiser, train_step
 from forgetscope.randomness import Streams
 from forgetscope.spec import TrainingSpec
 from interleaved import Remote, Rounds, serve
@@ -43,7 +44,7 @@ def rehearsal_step(data: DataSet, network: str, images: int) -> tuple[Callable[[
     of = [np.flatnonzero(data.train.labels == label) for label in range(2 * CLASSES)]
     past = training_set(data.train, {label: of[label][:KEPT] for label in range(CLASSES)}, 0, CPU)
     new = training_set(data.train, {label: of[label][:images] for label in range(CLASSES, 2 * CLASSES)}, CLASSES, CPU)
-    normalise = Normalisation(torch.tensor(data.mean), torch.tensor(data.std))
+    normalise = Normalisation.of(data)
     learner, spec = build_network(network, 2 * CLASSES, np.random.default_rng(0)), spec_of(data)
     epochs = train_step(learner, make_optimiser(learner, spec), new, past, normalise, spec, 0.5, Streams(0, 2))
     return lambda: next(epochs), -(-len(new.nodes) // (BATCH // 2))

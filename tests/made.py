@@ -10,9 +10,10 @@ import torch
 from PIL import Image
 
 from forgetscope.analysis.experiments import Experiment
-from forgetscope.experiment.measured import Measured
+from forgetscope.experiment.course import measurements
 from forgetscope.measuring.coefficients import Coefficients
-from forgetscope.measuring.probe import Measurement
+from forgetscope.measuring.measurement import Measurement
+from forgetscope.measuring.sums import Sums
 from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
 from forgetscope.store import StepRecord, Store
 from forgetscope.store.tables import ClassFacts, class_table, confusion_table, pairs_table, probes_table, rehearsal_table
@@ -42,14 +43,23 @@ def make_experiment(
     vanished: Sequence[int] = (),
     simulated: dict[str, object] | None = None,
     seed: int = 0,
+    policy: str = "uniform",
+    source: str | None = None,
+    network_source: str | None = None,
+    data_classes: int | None = None,
 ) -> Experiment:
     """A chain of steps without training. Class 0 is forgotten most, and SIC falls from class to class as forgetting does.
 
-    learned: accuracies when learned, where they are not 0.8. vanished: classes whose gradient is zero at every probe."""
+    learned: accuracies when learned, where they are not 0.8. vanished: classes whose gradient is zero at every probe. source:
+    SHA-256 of an own policy. data_classes: as the records say it; None is what older versions wrote."""
     sequence = [range(classes * i, classes * (i + 1)) for i in range(steps)]
-    run = RunSpec(sequence=[list(part) for part in sequence], epochs=PROBES - 1, probe_every=1 if probes else 0, seed=seed)
+    run = RunSpec(
+        sequence=[list(part) for part in sequence], epochs=PROBES - 1, probe_every=1 if probes else 0, seed=seed, policy=policy
+    )
+    data = {"name": "toy", "image_size": None, "shape": [8, 8], "digest": "digest"}
+    sources = {name: digest for name, digest in ((policy, source), (run.network, network_source)) if digest}
     parent, committed = None, []
-    for spec in step_specs(run, sequence, AugmentationSpec()):
+    for spec in step_specs(run, sequence, AugmentationSpec(), sources):
         past = classes * (spec.step - 1)
         ids = list(range(past + classes))
         when_learned = np.array([(learned or {}).get(id, 0.8) for id in ids])
@@ -63,23 +73,23 @@ def make_experiment(
             when_learned=when_learned,
             accuracy=accuracy,
         )
-        measured = Measured()
+        measured = Sums()
         for probe in range(probes if past else 0):
-            measured.add(probe * 10, measurement(past, classes, vanished))
+            measured.add(measurement(past, classes, vanished), probe * 10)
         rehearsal = {id: np.arange(4) for id in ids[:past]}
         id = step_id(parent, spec, "digest")
         record = StepRecord(
             id=id,
             parent=parent,
             spec=spec,
-            data={"name": "toy", "image_size": None, "shape": [8, 8], "digest": "digest"},
+            data=data if data_classes is None else {**data, "classes": data_classes},
             environment={"device": "cpu", "torch": "2.99.0+test"},
             timings={"seconds": 1.5, "probe_seconds": 0.5},
             history=[{"epoch": 1, "loss": 0.9, "accuracy": 0.7}],
             tables={
-                "classes": class_table(facts, rehearsal, measured.measurements()),
-                "probes": probes_table(measured.measurements(), ids[:past]),
-                "pairs": pairs_table(measured.measurements(), ids, past),
+                "classes": class_table(facts, rehearsal, measurements(measured)),
+                "probes": probes_table(measurements(measured), ids[:past]),
+                "pairs": pairs_table(measurements(measured), ids, past),
                 "rehearsal": rehearsal_table(rehearsal),
                 "confusion": confusion_table(np.eye(len(ids), dtype=np.int64), ids),
             },

@@ -17,10 +17,11 @@ from PIL import Image
 from forgetscope.data.acquisition import get_data
 from forgetscope.data.cache import cache_folder
 from forgetscope.data.images import DataSet
+from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import check_data, load_data
 from forgetscope.experiment import run_experiment
 from forgetscope.learning.networks import build_network
-from forgetscope.learning.rsgd import Normalisation, TrainingSet, make_optimiser, train_step
+from forgetscope.learning.rsgd import TrainingSet, make_optimiser, train_step
 from forgetscope.randomness import Streams
 from forgetscope.spec import AugmentationSpec, RunSpec, TrainingSpec
 from forgetscope.store import Store

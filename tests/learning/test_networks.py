@@ -7,6 +7,7 @@ import torch
 from forgetscope.errors import SpecError
 from forgetscope.learning.networks import build_network, check_features, grow_head
 from forgetscope.learning.plugins import source_digests
+from forgetscope.testing import check_network
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -23,6 +24,14 @@ def test_sizes_are_the_published_ones() -> None:
     assert parameters("resnet32", 10) == 464_154
     # ResNet-18: 11.18 M without stem and head, as in the ImageNet model of 11,689,512 with a 7 x 7 stem and 1000 classes
     assert parameters("resnet18", 1000) == 11_689_512 - 64 * 3 * (7 * 7 - 3 * 3)
+
+
+@pytest.mark.parametrize("name", ["resnet8", "resnet14", "resnet18", "resnet8-projected"])
+def test_every_network_keeps_the_contract_that_users_networks_are_held_to(name: str) -> None:
+    def factory(classes: int) -> torch.nn.Module:
+        return build_network(name, classes, rng(int(torch.randint(100, ()))))
+
+    check_network(factory, image_size=16, single_images=True)
 
 
 @pytest.mark.parametrize(("name", "width", "side"), [("resnet8", 64, 16), ("resnet14", 64, 32), ("resnet18", 512, 16)])

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from forgetscope.data.inputs import Normalisation
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.rsgd import (
     Divergence,
     EpochEnd,
-    Normalisation,
     TrainingSet,
     learning_rate_at,
     make_optimiser,

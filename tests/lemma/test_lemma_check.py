@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
+from forgetscope.data.inputs import Normalisation
 from forgetscope.errors import SpecError
 from forgetscope.learning.networks import SmoothNetwork, check_network
-from forgetscope.learning.rsgd import EpochSoFar, Normalisation, TrainingSet, epoch_batches, make_optimiser, train_step
+from forgetscope.learning.rsgd import EpochSoFar, TrainingSet, epoch_batches, make_optimiser, train_step
 from forgetscope.lemma.check import LemmaCheck, check_lemma
 from forgetscope.lemma.terms import mean_gradient
 from forgetscope.randomness import Streams

@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_problem import PER_BATCH, Problem, tiny_problem
 from torch import Tensor
 
 from forgetscope.lemma.smoothness import certified_smoothness
 from forgetscope.lemma.terms import Gradients, exact_gradients, image_squares, lemma_terms, mean_gradient, one_step_changes
+from tiny_problem import PER_BATCH, Problem, tiny_problem
 
 RATE = 0.3
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_problem import Problem, tiny_problem
 from torch import Tensor
 from torch.autograd.functional import hessian
 from torch.func import functional_call
@@ -12,6 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from forgetscope.lemma.smoothness import certified_smoothness, largest_curvature
+from tiny_problem import Problem, tiny_problem
 
 
 def eigenvalues(problem: Problem, inputs: Tensor, nodes: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from rehearsed import from_rehearsal
 
 from forgetscope.measuring.coefficients import new_interference, past_interference, released_nic
+from rehearsed import from_rehearsal
 
 Array = NDArray[np.float64]
 

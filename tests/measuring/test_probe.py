@@ -5,13 +5,14 @@ import copy
 import numpy as np
 import pytest
 import torch
-from rehearsed import from_rehearsal
 from torch import Tensor, nn
 
 from forgetscope.errors import InputError
 from forgetscope.learning.networks import build_network
 from forgetscope.measuring.gradients import class_mean_gradients
+from forgetscope.measuring.measurement import measure
 from forgetscope.measuring.probe import Probe
+from rehearsed import from_rehearsal
 
 PAST, NEW = (0, 1, 2), (3, 4)
 
@@ -137,6 +138,35 @@ def test_the_coefficient_is_the_plain_sum_over_probes(network: Plain) -> None:
     torch.testing.assert_close(probe.coefficients.sic, first.terms.sic + second.terms.sic)
     torch.testing.assert_close(probe.coefficients.nic, first.terms.nic + second.terms.nic)
     torch.testing.assert_close(probe.log_sim, first.new_logits)  # of the first probe only
+    assert probe.sums.to_frame().index.tolist() == probe.past_nodes.tolist()
+
+
+def test_measuring_is_a_function_of_network_and_images(network: Plain) -> None:
+    probe = make_probe()
+    first, again = (measure(network, probe) for _ in range(2))
+    assert torch.equal(first.pairs, again.pairs)
+    assert len(probe.sums) == 0
+
+
+def test_probing_changes_no_later_number(network: Plain) -> None:
+    """A plain loop with momentum, dropout and shuffling from the global generator ends in the same bits."""
+    images, labels = images_of(PAST + NEW, 3)
+    ends = []
+    for probed in (False, True):
+        learner, probe = copy.deepcopy(network), make_probe()
+        optimiser = torch.optim.SGD(learner.parameters(), 0.1, momentum=0.9)
+        torch.manual_seed(1)
+        for _ in range(3):
+            learner.train()
+            batch = torch.randperm(len(labels))[:10]
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(learner(images[batch]), labels[batch]).backward()
+            if probed:
+                probe.measure(learner)
+                probe.measure_all_layers(learner)
+            optimiser.step()
+        ends.append(learner.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
 def test_head_nodes_may_be_scattered(network: Plain) -> None:

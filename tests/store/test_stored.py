@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.files import read_regular
 from forgetscope.foreign import strict_json
 from forgetscope.spec import RunSpec
-from forgetscope.store import Store
+from forgetscope.store import COEFFICIENTS, Store, StoredStep, parquet_bytes
 from strangers import FIRST, SECOND, forge, golden_copy, put, rewrite
 
 
@@ -176,3 +177,45 @@ def test_a_seed_that_no_table_holds_is_refused() -> None:
         with pytest.raises(SpecError, match=name):
             RunSpec(**{name: 2**63})
     assert json.loads(RunSpec(seed=2**63 - 1).model_dump_json())["seed"] == 2**63 - 1
+
+
+def test_partial_sums_are_those_of_the_terms_in_whatever_order_rows_and_classes_are(tiny_store: Path) -> None:
+    step = Store(tiny_store).experiments()[0][-1]
+    probes = step.table("probes").to_pandas()
+    for ids in (step.past_classes("class_id")["class_id"], [3, 0, 2, 1]):
+        iterations, sums = step.partial_sums(ids)
+        assert iterations.tolist() == sorted(probes["iteration"].unique())
+        for i, name in enumerate(COEFFICIENTS):
+            table = probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False)
+            np.testing.assert_array_equal(sums[:, i], table[list(ids)].to_numpy())
+
+
+def test_a_probe_without_a_row_for_each_past_class_is_damage(store: Store) -> None:
+    step = store.step(SECOND)
+    put(step, "probes.parquet", parquet_bytes(step.table("probes").slice(1)))
+    with pytest.raises(DamagedStep, match="no row for each probe and past class"):
+        store.step(SECOND).partial_sums(store.step(SECOND).past_classes("class_id")["class_id"])
+
+
+def test_past_classes_are_those_of_earlier_steps(tiny_store: Path) -> None:
+    for step in Store(tiny_store).experiments()[0]:
+        earlier = [id for parent in Store(tiny_store).chain(step.id)[:-1] for id in parent.spec.classes]
+        past = step.past_classes("class_id", "class_name")
+        assert past["class_id"].tolist() == earlier
+        assert past["class_name"].tolist() == [f"digit {id}" for id in earlier]
+
+
+def test_what_is_known_of_a_record_is_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = store.step(SECOND)
+    known = StoredStep(step.folder, known=step.info)
+    assert known == step
+    spec = step.spec
+    monkeypatch.setattr("forgetscope.store.StoredStep.verified", lambda self, name: pytest.fail(f"{name} was read"))
+    assert (known.spec, known.parent, known.number) == (spec, FIRST, 2)
+
+
+@pytest.mark.parametrize("classes", [0, "ten", 2.5, 2**31])
+def test_a_data_set_has_a_number_of_classes(store: Store, classes: object) -> None:
+    rewrite(store.step(SECOND), lambda info: info["data"].update(classes=classes))
+    with pytest.raises(DamagedStep, match=r"data\.classes"):
+        _ = store.step(SECOND).spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +19,10 @@ from forgetscope.analysis.statistics.estimates import Estimate, correlation_esti
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
-from forgetscope.store import Store, StoredStep, TableName
+from forgetscope.spec import PROTOCOL
+from forgetscope.store import Setting, Store, StoredStep, TableName, past_rows, told_apart
 
-SETTING = 3  # parts of a setting before the options of its steps
+USUAL = ("protocol", PROTOCOL)  # said of other steps only
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
 
 
@@ -45,10 +46,12 @@ class StepSummary:
 class Experiment:
     """One experiment: a chain of steps. Frames have a column `step`; every row is as the store holds it.
 
-    `steps` came to their end. A last step that diverged is in `diverged` and in no frame: it is excluded from statistics."""
+    `steps` came to their end. A last step that diverged is in `diverged` and in no frame: it is excluded from statistics.
+    summaries: of these steps, where they are known already."""
 
-    def __init__(self, chain: Sequence[StoredStep]) -> None:
+    def __init__(self, chain: Sequence[StoredStep], summaries: list[StepSummary] | None = None) -> None:
         self.chain = list(chain)
+        self._summaries = summaries
         self.diverged = self.chain[-1] if self.chain[-1].divergence is not None else None
         self.steps = self.chain[:-1] if self.diverged else self.chain
 
@@ -65,8 +68,7 @@ class Experiment:
     @property
     def data_title(self) -> str:
         """The data set in two words, for example `glyphs 16x16`; and whether only its shape was used."""
-        height, width = self.data["shape"]
-        return f"{self.data['name']} {width}x{height}{' (simulated)' if self.simulated else ''}"
+        return f"{self.chain[0].setting.data}{' (simulated)' if self.simulated else ''}"
 
     @property
     def simulated(self) -> dict[str, Any] | None:
@@ -105,13 +107,16 @@ class Experiment:
     def past_classes(self, step: int | None = None) -> pd.DataFrame:
         """The past classes of one step (default: the last), most forgotten first."""
         number = len(self.steps) if step is None else step
-        rows = self.classes[(self.classes["step"] == number) & (self.classes["introduced_step"] < number)]
+        rows = self.classes[self.classes["step"] == number]
+        rows = rows[past_rows(rows, number)]
         return rows.sort_values("forgetting", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
 
-    @cached_property
+    @property
     def summaries(self) -> list[StepSummary]:
         """One summary per step from the second on."""
-        return [summarise(step) for step in self.steps if step.spec.step > 1]
+        if self._summaries is None:
+            self._summaries = [summarise(step) for step in self.steps[1:]]
+        return self._summaries
 
     def _frame(self, name: TableName) -> pd.DataFrame:
         frames = []
@@ -143,15 +148,15 @@ class Experiment:
 
 def summarise(step: StoredStep) -> StepSummary:
     """One step, from the second on, that came to its end. Without pandas: a store may have ten thousand of them."""
-    number, names = step.info["spec"]["step"], ("introduced_step", "accuracy", "accuracy_when_learned", "forgetting")
-    table = step.table("classes", [*names, *MEASURES])
-    introduced, accuracy, when_learned, forgetting = (table[name].to_numpy() for name in names)
-    past = introduced < number
+    names = ("accuracy", "accuracy_when_learned", "forgetting")
+    table = step.table("classes", ["introduced_step", *names, *MEASURES])
+    accuracy, when_learned, forgetting = (table[name].to_numpy() for name in names)
+    past = past_rows(table, step.number)
     measures, forgetting = np.stack([table[name].to_numpy()[past] for name in MEASURES]), forgetting[past]
     return StepSummary(
-        step=number,
+        step=step.number,
         past_classes=int(past.sum()),
-        new_accuracy=_mean(accuracy[introduced == number]),
+        new_accuracy=_mean(accuracy[~past]),
         accuracy=_mean(accuracy),
         mean_forgetting=_mean(forgetting),
         forgetting_range=forgetting_range(forgetting),
@@ -201,27 +206,30 @@ class Overview:
 
 def overview(found: Sequence[Experiment]) -> list[Overview]:
     """Averages over seeds, per setting and step, for settings that occur more than once."""
-    groups: dict[tuple[str, ...], list[Experiment]] = {}
-    diverged: Counter[tuple[str, ...]] = Counter()
+    groups: dict[tuple[Setting, ...], list[Experiment]] = {}
+    diverged: Counter[tuple[Setting, ...]] = Counter()
     counted: set[str] = set()  # experiments can share steps; each step counts once
     for experiment in found:
-        options = [_options(step) for step in experiment.chain]
+        settings = tuple(step.setting for step in experiment.chain)
         for number, step in enumerate(experiment.steps[1:], start=2):
             if step.id not in counted:
                 counted.add(step.id)
-                groups.setdefault(_setting(experiment, options[:number]), []).append(experiment)
+                groups.setdefault(settings[:number], []).append(experiment)
         if experiment.diverged is not None:
-            diverged[_setting(experiment, options)] += 1
-    return [_overview(setting, group, diverged[setting]) for setting, group in groups.items() if len(group) > 1]
+            diverged[settings] += 1
+    data = told_apart((e.data_title, e.data["digest"]) for e in found if not e.simulated)
+    return [_overview(settings, group, diverged[settings], data) for settings, group in groups.items() if len(group) > 1]
 
 
-def _overview(setting: tuple[str, ...], group: Sequence[Experiment], diverged: int) -> Overview:
-    made, options = setting[:SETTING], setting[SETTING:]
-    step = len(options)
+def _overview(
+    settings: tuple[Setting, ...], group: Sequence[Experiment], diverged: int, data: Mapping[tuple[str, str | None], str]
+) -> Overview:
+    step, title, digest = len(settings), group[0].data_title, settings[0].digest
+    made = [digest[:18]] if group[0].simulated else []  # other seeds and truths are other settings
     summaries = [next(s for s in experiment.summaries if s.step == step) for experiment in group]
     ranked = [s.ranked_classes for s in summaries]
     return Overview(
-        setting=(*(part for part in made if part), *_readable(options)),
+        setting=(data.get((title, digest), title), settings[0].network, *made, *_readable(settings)),
         step=step,
         experiments=len(group),
         diverged=diverged,
@@ -233,25 +241,13 @@ def _overview(setting: tuple[str, ...], group: Sequence[Experiment], diverged: i
     )
 
 
-def _setting(experiment: Experiment, options: Sequence[str]) -> tuple[str, ...]:
-    """Everything but seed and class numbers: how the data and the network are called, then the options of each step."""
-    other = str(experiment.data["digest"])[:18] if experiment.simulated else ""  # other seeds and truths are other settings
-    return (experiment.data_title, experiment.network, other, *options)
-
-
-def _options(step: StoredStep) -> str:
-    """What is set in this step. Not from `spec`, whose validation takes longer than all the rest in a store of many steps."""
-    spec = step.info["spec"]
-    chosen = {**spec["training"], **(spec["rehearsal"] or {}), "classes": len(spec["classes"])}
-    return json.dumps({name: value for name, value in chosen.items() if value is not None})
-
-
-def _readable(options: Sequence[str]) -> list[str]:
+def _readable(settings: Sequence[Setting]) -> list[str]:
     """`epochs=20`; an option that changes between steps appears again."""
     parts: list[str] = []
     previous: dict[str, Any] = {}
-    for step in options:
-        current = json.loads(step)
-        parts += [f"{key}={json.dumps(value)}" for key, value in current.items() if previous.get(key) != value]
+    for setting in settings:
+        current = {**setting.options, "network_source": setting.network_source}
+        current = {name: value for name, value in current.items() if value is not None and (name, value) != USUAL}
+        parts += [f"{name}={json.dumps(value)}" for name, value in current.items() if previous.get(name) != value]
         previous = current
     return parts

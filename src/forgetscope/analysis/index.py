@@ -1,8 +1,8 @@
 """All experiments of a store at a glance, however many: what each step says about itself is read once and kept in an index.
 
-The index is in a folder of our own (`analysis.cache.kept_for`), never in the store: whoever filled the store could forge it. It
+The index is in a folder of our own (`inputs.cache.kept_for`), never in the store: whoever filled the store could forge it. It
 can be deleted at any time. An entry counts only for the manifest that it was made from, so a step that was replaced is read
-again; whatever is computed with is read from the steps and verified.
+again, and only for the code that it was made by; whatever is computed with is read from the steps and verified.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from typing import Any
 from pydantic_core import from_json
 
 from forgetscope.analysis.experiments import Experiment, StepSummary, summarise
-from forgetscope.analysis.inputs.cache import kept_for, make_folder
+from forgetscope.analysis.inputs.cache import code_version, kept_for, make_folder
 from forgetscope.errors import StoreError
 from forgetscope.files import read_regular, replace_soon
-from forgetscope.store import LeftOut, Store, StoredStep, chains_of
+from forgetscope.store import Store, StoredStep, TellLeftOut, chains_of
 from forgetscope.store.stepfiles import limit_of
 
-VERSION = 2  # of what an entry holds
 LEFT_OUT = ("history",)  # of step.json: long, and no part of a glance
 
 
 def glance(
     store: Store,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
-    left_out: LeftOut | None = None,
+    left_out: TellLeftOut | None = None,
 ) -> list[Experiment]:
     """The experiments of a store, latest last, with their summaries; their steps' `info` is without what is `LEFT_OUT`.
 
@@ -51,28 +50,21 @@ def glance(
                 continue
             progress("steps", done, len(steps))
         entries[id] = entry
-        step.__dict__["info"] = entry["info"]  # takes the place of what would be read
     if fresh or len(entries) < len(known):
         _write(store, entries)
-    return _experiments(store, {id: steps[id] for id in entries}, entries, left_out)
+    found = [StoredStep(steps[id].folder, known=entry["info"]) for id, entry in entries.items()]
+    return [_experiment(chain, entries) for chain in chains_of(store.connected(found, left_out))]
 
 
-def _experiments(
-    store: Store, steps: dict[str, StoredStep], entries: dict[str, dict[str, Any]], left_out: LeftOut | None
-) -> list[Experiment]:
-    found = []
-    for chain in chains_of(store.connected(steps.values(), left_out)):
-        experiment = Experiment(chain)
-        summaries = [entries[step.id]["summary"] for step in experiment.steps[1:]]
-        experiment.__dict__["summaries"] = [StepSummary(**summary) for summary in summaries]
-        found.append(experiment)
-    return found
+def _experiment(chain: list[StoredStep], entries: dict[str, dict[str, Any]]) -> Experiment:
+    summaries = [entries[step.id]["summary"] for step in chain]
+    return Experiment(chain, [StepSummary(**summary) for summary in summaries if summary is not None])
 
 
 def _entry(step: StoredStep, stamp: str | None) -> dict[str, Any]:
     info = {name: value for name, value in step.info.items() if name not in LEFT_OUT}
     summary = None if info["spec"]["step"] == 1 or step.divergence is not None else asdict(summarise(step))
-    return {"version": VERSION, "id": step.id, "manifest": stamp, "info": info, "summary": summary}
+    return {"code": code_version(), "id": step.id, "manifest": stamp, "info": info, "summary": summary}
 
 
 def _stamp(step: StoredStep) -> str | None:
@@ -94,7 +86,7 @@ def _read(store: Store) -> dict[str, dict[str, Any]]:
         body, _, checksum = line.rpartition(b"\t")
         if hashlib.sha256(body).hexdigest().encode() == checksum:
             entry = from_json(body)
-            if entry["version"] == VERSION:
+            if entry.get("code") == code_version():
                 found[entry["id"]] = entry
     return found
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from forgetscope.analysis.inputs.cache import Cache, kept_for, make_folder
 from forgetscope.analysis.inputs.measured_steps import partial_sums, read_steps
-from forgetscope.analysis.inputs.samples import Collection, collect
+from forgetscope.analysis.inputs.samples import Collected, collect
 from forgetscope.analysis.paper.claims import answers
 from forgetscope.analysis.paper.contrasts import comparisons
 from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
@@ -48,7 +48,7 @@ class Analysis:
     tables: dict[str, pd.DataFrame]  # by the paper's labels
     figures: dict[str, pd.DataFrame]
     more: dict[str, pd.DataFrame]
-    collection: Collection = field(repr=False)
+    collection: Collected = field(repr=False)
     coding: Coding = "sum"
     resamples: int = RESAMPLES
 

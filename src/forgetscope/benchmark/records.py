@@ -27,7 +27,7 @@ from forgetscope.benchmark.space import Partition
 from forgetscope.errors import DamagedPlan
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
 from forgetscope.foreign import Count, Id, Text, first_problem, strict_json
-from forgetscope.store import LeftOut, Store
+from forgetscope.store import Store, TellLeftOut
 from forgetscope.store.stepfiles import PLAN_BYTES, STEPS
 
 SCHEMA = 1
@@ -70,7 +70,7 @@ def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal
     return Journal(folder, "" if shard is None else f"-{shard}")
 
 
-def recorded_plans(store: Store, left_out: LeftOut | None = None) -> list[dict[str, Any]]:
+def recorded_plans(store: Store, left_out: TellLeftOut | None = None) -> list[dict[str, Any]]:
     """The plan.json of every plan that was run into this store, ordered by id.
 
     left_out: is told of each that cannot be read; without it, the first is an error."""

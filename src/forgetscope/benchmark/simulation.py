@@ -162,6 +162,7 @@ class Simulation:
                 "image_size": self.image_size,
                 "shape": self.data.shape,
                 "digest": self.data.digest,
+                "classes": self.data.classes,
             },
             environment=self.environment,
             timings={"seconds": 0.0, "probe_seconds": 0.0},

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from forgetscope.data.inputs import as_pixels
 from forgetscope.randomness import Streams
 from forgetscope.spec import AugmentationSpec
 
@@ -49,7 +50,7 @@ def augment(images: Tensor, augmentation: AugmentationSpec, draws: Draws) -> Ten
         images = windows[torch.arange(n, device=images.device), draws.top, draws.left]
     if augmentation.flip:
         images = torch.where(draws.flip[:, None, None, None], images.flip(2), images)
-    pixels = images.float() / 255
+    pixels = as_pixels(images)
     if augmentation.brightness:
         pixels = (pixels * draws.factor[:, None, None, None]).clamp_(0, 1)
     return pixels

@@ -15,15 +15,16 @@ import torch
 
 from forgetscope.benchmark.costs import Rates
 from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.data.inputs import Normalisation
 from forgetscope.experiment.chain import run_chain
-from forgetscope.experiment.preparation import training_set
+from forgetscope.experiment.preparation import Inherited, assemble
 from forgetscope.experiment.settings import Settings
 from forgetscope.files import replace_durably
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.plugins import blaming_own_code
-from forgetscope.learning.rsgd import EpochSoFar, Normalisation, make_optimiser, train_step
+from forgetscope.learning.rsgd import EpochSoFar, make_optimiser, train_step
 from forgetscope.learning.snapshots import Snapshot, save_snapshot
-from forgetscope.measuring.probe import Probe
+from forgetscope.measuring.measurement import ProbeData, measure
 from forgetscope.randomness import Streams
 from forgetscope.spec import RunSpec, StepSpec, step_specs
 from forgetscope.store import Store
@@ -60,16 +61,14 @@ class _Scene:
         labels = np.unique(data.train.labels)[:CLASSES].tolist()
         self.sequence = [labels[: len(labels) // 2], labels[len(labels) // 2 :]]
         of = {label: np.flatnonzero(data.train.labels == label)[:IMAGES] for label in labels}
-        past, new = ({label: of[label] for label in group} for group in self.sequence)
-        self.past = training_set(data.train, past, 0, device)
-        self.new = training_set(data.train, new, len(past), device)
-        self.data = replace(data, train=_part(data.train, labels), test=_part(data.test, labels))
-        mean, std = (torch.tensor(values, device=device) for values in (data.mean, data.std))
-        self.normalise = Normalisation(mean, std, settings.channels_last)
-        drawn = np.random.default_rng(0)
-        self.network = build_network(run.network, len(labels), drawn, sources.get(run.network)).to(device)
-        self.state_bytes = float(sum(tensor.nbytes for tensor in self.network.state_dict().values()))
         self.specs = step_specs(run, self.sequence, data.augmentation, sources)
+        self.data = replace(data, train=_part(data.train, labels), test=_part(data.test, labels))
+        self.normalise = Normalisation.of(data, device, settings.channels_last)
+        network = build_network(run.network, len(self.sequence[0]), np.random.default_rng(0), sources.get(run.network))
+        inherited = Inherited.of_first_step({label: of[label] for label in self.sequence[0]})
+        step = assemble(_plainly(self.specs[1]), run.network, network.to(device), data, self.normalise, inherited, of)
+        self.network, self.new, self.past = step.network, step.new_set, step.full_past()
+        self.state_bytes = float(sum(tensor.nbytes for tensor in self.network.state_dict().values()))
 
     def training(self, spec: StepSpec) -> float:
         """Seconds per image."""
@@ -103,15 +102,16 @@ class _Scene:
         (past, past_nodes), (new, new_nodes) = (
             (s.images[: images // 2], s.nodes[: images // 2]) for s in (self.past, self.new)
         )
-        probe = Probe(past, past_nodes, torch.arange(len(past)) % 2 == 0, new, new_nodes, prepare=self._inputs)
-        return self._repeated(lambda: probe.measure(self.network)) / (len(past) + len(new))
+        marks = torch.arange(len(past)) % 2 == 0
+        probed = ProbeData(past, past_nodes, marks, new, new_nodes, prepare=self.normalise)
+        return self._repeated(lambda: measure(self.network, probed)) / (len(past) + len(new))
 
     def evaluating(self, images: int) -> float:
         """Seconds per image."""
         self.network.eval()
         pixels = self.new.images[:images]
         with torch.no_grad():
-            return self._repeated(lambda: self.network(self._inputs(pixels))) / len(pixels)
+            return self._repeated(lambda: self.network(self.normalise(pixels))) / len(pixels)
 
     def saving(self, folder: Path) -> float:
         """Seconds for a snapshot."""
@@ -127,9 +127,6 @@ class _Scene:
         store.prepare()
         steps = run_chain(specs, self.data, store, self.settings)
         return float(np.mean([step.info["timings"]["seconds"] for step in steps]))
-
-    def _inputs(self, pixels: torch.Tensor) -> torch.Tensor:
-        return self.normalise(pixels.float() / 255)
 
     def _repeated(self, work: Callable[[], object]) -> float:
         """Median seconds of a few runs; the first of them warms up."""
@@ -147,6 +144,12 @@ class _Scene:
         elif self.settings.device.type == "mps":
             torch.mps.synchronize()
         return time.perf_counter()
+
+
+def _plainly(spec: StepSpec) -> StepSpec:
+    """With a policy that costs nothing: what the run's own costs is part of the smallest step."""
+    assert spec.rehearsal is not None  # a second step has one
+    return spec.model_copy(update={"rehearsal": spec.rehearsal.model_copy(update={"policy": "uniform", "policy_source": None})})
 
 
 def _part(images: ImageSet, labels: list[int], each: int = 4) -> ImageSet:

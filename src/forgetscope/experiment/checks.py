@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from forgetscope.data.images import DataSet
+from forgetscope.data.inputs import Normalisation
 from forgetscope.errors import SpecError
 from forgetscope.experiment.settings import check_precision
 from forgetscope.learning.networks import build_network, check_features
@@ -47,7 +48,7 @@ def _check_rehearsal(steps: Sequence[tuple[StepSpec, int]]) -> None:
 def _check_networks(first_steps: Sequence[StepSpec], data: DataSet) -> None:
     """Of each network once: it takes images of this size and, where a batch would have a single image, that one too."""
     sizes = np.bincount(data.train.labels, minlength=len(data.classes))
-    images = torch.from_numpy(np.array(data.train.images[:2])).permute(0, 3, 1, 2).float() / 255
+    images = Normalisation.of(data)(torch.from_numpy(np.array(data.train.images[:2])))
     seen = dict[tuple[str | None, str | None, bool], tuple[StepSpec, int]]()
     for spec in first_steps:
         used = sum(int(size) - round((spec.training.validation or 0.0) * int(size)) for size in sizes[list(spec.classes)])

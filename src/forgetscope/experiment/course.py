@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,12 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from forgetscope.errors import Interrupted
-from forgetscope.experiment.measured import Extra, Measured
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably
 from forgetscope.learning.rsgd import Divergence, EpochEnd, EpochSoFar
 from forgetscope.learning.snapshots import Snapshot, momentum_of, save_snapshot
+from forgetscope.measuring.quantities import COEFFICIENTS
+from forgetscope.measuring.sums import Sums
+from forgetscope.store.tables import Measurements, Values
 
 SAVE_SECONDS = 300.0  # the longest stretch of training without a snapshot
 SMALL = 4e6  # bytes of a snapshot that is saved after every epoch, however short
@@ -28,11 +32,40 @@ class Course:
     """Up to the last epoch that came to its end; a snapshot holds all of it."""
 
     image_history: Tensor
-    measured: Measured = field(default_factory=Measured)
-    extra: Extra = field(default_factory=Extra)
+    measured: Sums = field(default_factory=Sums)
+    extra: dict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))  # by the name of what is measured beside it
     history: list[dict[str, float]] = field(default_factory=list)  # loss and accuracy per epoch
     seconds: dict[str, float] = field(default_factory=lambda: {"probe_seconds": 0.0})  # by what was measured
     divergence: Divergence | None = None
+
+    def measured_state(self) -> dict[str, Tensor]:
+        """Of all sums, for a snapshot; small, and empty before the first probe."""
+        beside = {f"extra.{name}.{part}": t for name, sums in self.extra.items() for part, t in sums.state_dict().items()}
+        return {**self.measured.state_dict(), **beside}
+
+    def load_measured(self, state: Mapping[str, Tensor]) -> None:
+        self.measured.load_state_dict({name: t for name, t in state.items() if not name.startswith("extra.")})
+        for measure in {name.split(".")[1] for name in state if name.startswith("extra.")}:
+            before = f"extra.{measure}."
+            parts = {name.removeprefix(before): t for name, t in state.items() if name.startswith(before)}
+            self.extra[measure].load_state_dict(parts)
+
+    def extra_arrays(self) -> dict[str, tuple[list[int], Values]]:
+        """For the table, in the order of the measures' names: iterations, and values [probes, quantities, P]."""
+        return {name: (sums.iterations, torch.stack(sums.values).numpy()) for name, sums in sorted(self.extra.items())}
+
+
+def measurements(sums: Sums) -> Measurements | None:
+    """As arrays for the tables; None before the first probe."""
+    if sums.pairs is None or sums.log_sim is None:
+        return None
+    return Measurements(
+        iterations=tuple(sums.iterations),
+        values=torch.stack(sums.values).numpy(),
+        totals=sums.totals.numpy()[: len(COEFFICIENTS)],
+        pairs=sums.pairs.numpy(),
+        log_sim=sums.log_sim.numpy(),
+    )
 
 
 class Saver:
@@ -97,7 +130,7 @@ class Saver:
             history=course.history,
             network=self._network.state_dict(),
             momentum=momentum_of(self._optimiser),
-            measured={**course.measured.tensors(), **course.extra.tensors()},
+            measured=course.measured_state(),
             begun={} if so_far is None else {"losses": so_far.losses, "correct": so_far.correct},
             images=course.image_history,
         )

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from forgetscope.experiment.course import Course
-from forgetscope.experiment.measured import quantities_of
+from forgetscope.experiment.course import Course, measurements
 from forgetscope.experiment.preparation import Prepared
 from forgetscope.files import replace_durably
-from forgetscope.measuring.probe import Measurement, Probe
+from forgetscope.measuring.measurement import Measurement, ProbeData, measure, measure_all_layers
+from forgetscope.measuring.quantities import QUANTITIES
+from forgetscope.measuring.sums import quantities_of
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED, parquet_bytes
-from forgetscope.store.tables import QUANTITIES, probes_table
+from forgetscope.store.tables import probes_table
 
 RELEASED_STEP = 2  # in later steps the released scripts read the right entry
 
@@ -29,34 +30,35 @@ class Observer:
 
     def __init__(self, step: Prepared, course: Course, so_far: Path, look_up: Callable[[], None]) -> None:
         self._step, self._course, self._so_far = step, course, so_far
-        self._probe = _make_probe(step, look_up)
+        self._data = _probe_data(step, look_up)
 
     def epoch_ended(self, epoch: int, iteration: int) -> None:
         """After this epoch, or before training if it is 0; iteration: how many are done."""
         spec, course = self._step.spec, self._course
-        if self._probe is None or spec.rehearsal is None:
+        if self._data is None or spec.rehearsal is None:
             return
         # Before anything is added: a stop in here saves the course so far, and then all of this epoch is measured again.
         if spec.is_probed_in_all_layers(epoch):
             with self._timed("all_layers_seconds"):
-                whole = quantities_of(self._probe.measure_all_layers(self._step.network))
+                whole = quantities_of(measure_all_layers(self._step.network, self._data))
         if spec.is_probed(epoch):
             with self._timed("probe_seconds"):
-                measurement = self._probe.measure(self._step.network)
-                course.measured.add(iteration, measurement)
+                measurement = measure(self._step.network, self._data)
+                course.measured.add(measurement, iteration)
                 if spec.rehearsal.released_nic and spec.step == RELEASED_STEP:
-                    course.extra.add(RELEASED, iteration, _released(measurement))
-                table = probes_table(course.measured.measurements(), self._step.past)
+                    course.extra[RELEASED].add_terms(_released(measurement), iteration)
+                table = probes_table(measurements(course.measured), self._step.past)
                 replace_durably(self._so_far, parquet_bytes(table), missing_ok=True)
         if spec.is_probed_in_all_layers(epoch):
-            course.extra.add(ALL_LAYERS, iteration, whole)
+            course.extra[ALL_LAYERS].add_terms(whole, iteration)
 
     def before_iteration(self, iteration: int) -> None:
         """The paper's sums run over the weights before each update, so never over those that training ends with."""
-        if self._probe is not None and self._step.spec.rehearsal is not None and self._step.spec.rehearsal.every_iteration:
+        rehearsal = self._step.spec.rehearsal
+        if self._data is not None and rehearsal is not None and rehearsal.every_iteration:
             with self._timed("every_iteration_seconds"):
-                measurement = self._probe.measure(self._step.network)
-                self._course.extra.add(EVERY_ITERATION, iteration, quantities_of(measurement))
+                terms = quantities_of(measure(self._step.network, self._data))
+                self._course.extra[EVERY_ITERATION].add_terms(terms, iteration)
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
@@ -65,7 +67,7 @@ class Observer:
         self._course.seconds[name] = self._course.seconds.get(name, 0.0) + time.monotonic() - begin
 
 
-def _make_probe(step: Prepared, look_up: Callable[[], None]) -> Probe | None:
+def _probe_data(step: Prepared, look_up: Callable[[], None]) -> ProbeData | None:
     if step.spec.rehearsal is None or step.spec.rehearsal.probe_every == 0:
         return None
     full = step.full_past()
@@ -73,11 +75,11 @@ def _make_probe(step: Prepared, look_up: Callable[[], None]) -> Probe | None:
 
     def inputs(images: torch.Tensor) -> torch.Tensor:
         look_up()
-        return step.normalise(images.float() / 255)
+        return step.normalise(images)
 
     marks = torch.from_numpy(rehearsed)
     new, alpha = step.new_set, step.spec.rehearsal.alpha
-    return Probe(full.images, full.nodes, marks, new.images, new.nodes, alpha, prepare=inputs)
+    return ProbeData(full.images, full.nodes, marks, new.images, new.nodes, alpha, prepare=inputs)
 
 
 def _released(measurement: Measurement) -> torch.Tensor:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.data.inputs import Normalisation
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.experiment.settings import Settings
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
 from forgetscope.learning.networks import build_network, check_features, grow_head
 from forgetscope.learning.policies import choose
-from forgetscope.learning.rsgd import Normalisation, TrainingSet
+from forgetscope.learning.rsgd import TrainingSet
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec
 from forgetscope.store import StoredStep
@@ -40,6 +41,13 @@ class Inherited:
     learned_last: tuple[int, ...]  # the classes that the parent itself learned
     history: NDArray[np.int64]  # of their images, class after class
     kept: Mapping[int, Indices]  # the parent's rehearsal set
+
+    @classmethod
+    def of_first_step(cls, images_of: Mapping[int, Indices]) -> Inherited:
+        """Of one that was trained here, is in no store, and kept no history of its images."""
+        classes, images = tuple(images_of), sum(len(images) for images in images_of.values())
+        learned = np.full(len(classes), np.nan)
+        return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {})
 
     @classmethod
     def from_record(cls, parent: StoredStep, data: DataSet) -> Inherited:
@@ -132,16 +140,13 @@ class Prepared:
 def prepare(
     parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: Settings, first: StepSpec | None = None
 ) -> Prepared:
-    """The policy is the first act of the step that uses it; then the head grows.
-
-    first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
+    """first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
     device = settings.device
     streams = Streams(spec.seed, spec.step)
     inherited = None if parent is None else Inherited.from_record(parent, data)
     past = () if inherited is None else inherited.classes
     images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
-    mean, std = (torch.tensor(values, device=device) for values in (data.mean, data.std))
-    normalise = Normalisation(mean, std, settings.channels_last)
+    normalise = Normalisation.of(data, device, settings.channels_last)
     origin = first or (spec if parent is None else spec.model_copy(update={"network": parent.info["network"]}))
     network = _start_network(spec, inherited, origin, streams, data, normalise)
     if parent is not None and inherited is not None:
@@ -149,12 +154,27 @@ def prepare(
     network.to(device)
     if not settings.channels_last:
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
+    return assemble(spec, str(origin.network), network, data, normalise, inherited, images_of)
+
+
+def assemble(
+    spec: StepSpec,
+    network_name: str,
+    network: nn.Module,
+    data: DataSet,
+    normalise: Normalisation,
+    inherited: Inherited | None,
+    images_of: Mapping[int, Indices],
+) -> Prepared:
+    """From the network that the parent left, on its device: rehearsal is chosen, the head grows, images move beside it."""
+    past, device, streams = () if inherited is None else inherited.classes, normalise.mean.device, Streams(spec.seed, spec.step)
+    rehearsal = {}
     if inherited is not None:
+        rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
         grow_head(network, len(spec.classes), streams("head"))
     return Prepared(
         spec=spec,
-        network_name=str(origin.network),
+        network_name=network_name,
         data=data,
         inherited=inherited,
         streams=streams,
@@ -196,7 +216,7 @@ def _start_network(
     if inherited is None:
         network = build_network(name, len(spec.classes), streams("network"), source)
         images = torch.from_numpy(np.array(data.train.images[:2])).to(normalise.mean.device)
-        check_features(name, network.to(normalise.mean.device), normalise(images.float() / 255))
+        check_features(name, network.to(normalise.mean.device), normalise(images))
         return network
     return build_network(name, len(inherited.classes), None, source)
 
@@ -227,7 +247,7 @@ def _not_its_own(parent: StoredStep, file: str, reason: str) -> DamagedStep:
 
 def _choose_rehearsal(
     spec: StepSpec,
-    inherited: Inherited | None,
+    inherited: Inherited,
     images_of: Mapping[int, Indices],
     network: nn.Module,
     normalise: Normalisation,
@@ -237,7 +257,7 @@ def _choose_rehearsal(
     """The policy is the first act of the step that uses it. Of older classes it sees only what the parent kept.
 
     Per class in order of selection, classes in the order of their head nodes."""
-    if spec.rehearsal is None or inherited is None:
+    if spec.rehearsal is None:
         return {}
     quota = quotas(spec.rehearsal, {label: len(images_of[label]) for label in inherited.classes})
     sizes = [len(images_of[label]) for label in inherited.learned_last]

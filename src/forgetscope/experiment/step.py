@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from forgetscope.data.images import DataSet, demand_unchanged
-from forgetscope.experiment.course import Course, Saver
-from forgetscope.experiment.measured import Extra, Measured
+from forgetscope.experiment.course import Course, Saver, measurements
 from forgetscope.experiment.observation import Observer
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
 from forgetscope.experiment.resuming import fits
@@ -80,7 +79,10 @@ def run_step(
         id=id,
         parent=None if parent is None else parent.id,
         spec=spec,
-        data={"name": data.name, "image_size": data.image_size, "shape": data.shape, "digest": data.digest},
+        data={
+            **{"name": data.name, "image_size": data.image_size, "shape": data.shape},
+            **{"digest": data.digest, "classes": len(data.classes)},
+        },
         environment=settings.environment(),
         timings={name: round(value, 3) for name, value in {"seconds": time.monotonic() - started, **course.seconds}.items()},
         history=course.history,
@@ -94,7 +96,7 @@ def run_step(
 
 def _results(step: Prepared, course: Course) -> dict[str, Any]:
     """Tables and state of a step that was trained to its end."""
-    confusion, measured = _confusion(step), course.measured.measurements()
+    confusion, measured = _confusion(step), measurements(course.measured)
     tables = {
         "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, measured),
         "pairs": pairs_table(measured, step.classes, len(step.past)),
@@ -120,11 +122,11 @@ def _remains(step: Prepared, course: Course, divergence: Divergence) -> dict[str
 
 def _tables_so_far(step: Prepared, course: Course) -> dict[TableName, pa.Table]:
     tables: dict[TableName, pa.Table] = {
-        "probes": probes_table(course.measured.measurements(), step.past),
+        "probes": probes_table(measurements(course.measured), step.past),
         "rehearsal": rehearsal_table(step.rehearsal),
     }
-    if course.extra.series:
-        tables["extra"] = extra_table(course.extra.arrays(), step.past)
+    if course.extra:
+        tables["extra"] = extra_table(course.extra_arrays(), step.past)
     return tables
 
 
@@ -142,7 +144,7 @@ def _train(
     optimiser = make_optimiser(network, spec.training)
     if snapshot is not None:
         restore(snapshot, network, optimiser)
-        course.measured, course.extra = Measured.from_tensors(snapshot.measured), Extra.from_tensors(snapshot.measured)
+        course.load_measured(snapshot.measured)
         course.history = snapshot.history
         course.image_history.copy_(snapshot.images)
     saver = Saver(working, settings, stop, network, optimiser, course, snapshot)
@@ -185,7 +187,7 @@ def _confusion(step: Prepared) -> NDArray[np.int64]:
         indices = np.flatnonzero(test.labels == label)
         for part in np.array_split(indices, max(1, -(-len(indices) // EVALUATION_BATCH))):
             images = torch.from_numpy(test.images[part]).to(step.new_set.images.device)
-            predicted = step.network(step.normalise(images.float() / 255)).argmax(dim=1).cpu().numpy()
+            predicted = step.network(step.normalise(images)).argmax(dim=1).cpu().numpy()
             counts[node] += np.bincount(predicted, minlength=len(classes))
     return counts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from forgetscope.files import is_locked, size_of
 from forgetscope.housekeeping.collection import freeable
-from forgetscope.store import STATE, LeftOut, Store
+from forgetscope.store import STATE, Store, TellLeftOut
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Inventory:
     freeable_with_all: int  # and with every state
 
 
-def take_inventory(store: Store, left_out: LeftOut | None = None) -> Inventory:
+def take_inventory(store: Store, left_out: TellLeftOut | None = None) -> Inventory:
     """Count and measure; reads every step's record. A damaged one is told to `left_out`, and an error without it."""
     steps = store.readable(left_out)
     sizes = {"tables": 0, "states": 0, "records": 0}

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from forgetscope.errors import SpecError, StoreError
-from forgetscope.store import ALL_TABLES, LeftOut, Store, StoredStep, TableName
+from forgetscope.store import ALL_TABLES, Store, StoredStep, TableName, TellLeftOut
 from forgetscope.store.tablefiles import SCHEMAS
 
 STEPS = pa.schema(
@@ -40,7 +40,7 @@ _CLOSED = {
 }
 
 
-def query(store: Store, text: str, left_out: LeftOut | None = None) -> pa.Table:
+def query(store: Store, text: str, left_out: TellLeftOut | None = None) -> pa.Table:
     """The answer to one SQL query over the views `steps`, `classes`, `probes`, `pairs`, `rehearsal`, `confusion` and `extra`.
 
     Only the tables that the query names are read. left_out: is told of damaged steps; without it, the first is an error.
@@ -102,7 +102,7 @@ def _table_names(node: object) -> Iterator[str]:
             yield from _table_names(value)
 
 
-def _table_view(store: Store, name: TableName, left_out: LeftOut | None) -> pa.Table:
+def _table_view(store: Store, name: TableName, left_out: TellLeftOut | None) -> pa.Table:
     """One table of all steps, with `step_id` and `step` in front; columns that a step lacks are missing there."""
     parts = [pa.schema(_IN_FRONT).empty_table()]
     for step in store.readable(left_out):
@@ -121,7 +121,7 @@ def _marked(step: StoredStep, table: pa.Table) -> pa.Table:
     return table.add_column(0, "step_id", pa.array([step.id] * len(table), pa.string()))
 
 
-def _steps_view(store: Store, left_out: LeftOut | None) -> pa.Table:
+def _steps_view(store: Store, left_out: TellLeftOut | None) -> pa.Table:
     rows = [_facts(step) for step in store.readable(left_out)]
     return pa.Table.from_pylist([{field.name: _held(row[field.name], field.type) for field in STEPS} for row in rows], STEPS)
 

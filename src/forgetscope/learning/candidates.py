@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from forgetscope.data.augmentation import augment, draw
+from forgetscope.data.inputs import as_pixels
 from forgetscope.measuring.gradients import loss_residual
 from forgetscope.randomness import Streams
 from forgetscope.spec import AugmentationSpec
@@ -40,12 +41,12 @@ class Candidates:
     @cached_property
     def features(self) -> NDArray[np.float64]:
         """[n, d]"""
-        return self._forward(lambda pixels: self.network.features(pixels), self.images.float() / 255)  # type: ignore[operator]
+        return self._forward(lambda inputs: self.network.features(inputs), self.images)  # type: ignore[operator]
 
     @cached_property
     def logits(self) -> NDArray[np.float64]:
         """[n, k]"""
-        return self._forward(self.network, self.images.float() / 255)
+        return self._forward(self.network, self.images)
 
     @cached_property
     def probabilities(self) -> NDArray[np.float64]:
@@ -81,7 +82,7 @@ class Candidates:
         return np.stack([self._forward(self.network, copy).argmax(axis=1) for copy in copies])
 
     @torch.no_grad()
-    def _forward(self, function: Callable[[Tensor], Tensor], pixels: Tensor) -> NDArray[np.float64]:
+    def _forward(self, function: Callable[[Tensor], Tensor], images: Tensor) -> NDArray[np.float64]:
         self.network.eval()
-        parts = [function(self.normalise(pixels[i : i + BATCH])).cpu().double() for i in range(0, len(pixels), BATCH)]
+        parts = [function(self.normalise(part)).cpu().double() for part in torch.split(as_pixels(images), BATCH)]
         return torch.cat(parts).numpy()

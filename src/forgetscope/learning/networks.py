@@ -1,4 +1,4 @@
-"""Backbones with a linear head that grows: the CIFAR ResNets of He et al. (2016) and ResNet-18 with a small stem.
+"""Backbones with a linear head that grows: the CIFAR ResNets of He et al. (2016), and ResNet-18 for small images.
 
 A network is anything with `features(images) -> [n, d]` and `head`, an `nn.Linear`; all coefficients are measured there.
 """
@@ -141,7 +141,7 @@ def _backbone(name: str) -> tuple[nn.Module, int]:
         backbone, width = _backbone(name.removesuffix("-projected"))
         return nn.Sequential(backbone, nn.Linear(width, 128), nn.ReLU(), nn.Linear(128, 64)), 64
     if name == "resnet18":
-        return _ResNet18(), 512
+        return _ResNet((64, 128, 256, 512), each=2, projecting=True), 512
     match = re.fullmatch(r"resnet(\d+)", name)
     depth = int(match[1]) if match else 0
     if depth < 8 or depth % 6 != 2:
@@ -149,7 +149,7 @@ def _backbone(name: str) -> tuple[nn.Module, int]:
             f"network = {name!r} is not known. Use a CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) "
             "or resnet18, each with -projected behind it if wanted, or your own as package.module:factory."
         )
-    return _CifarResNet((depth - 2) // 6), 64
+    return _ResNet((16, 32, 64), each=(depth - 2) // 6, projecting=False), 64
 
 
 def _initialise(network: Network, rng: np.random.Generator) -> None:
@@ -173,34 +173,19 @@ def _initialise_linear(head: nn.Linear, rng: np.random.Generator) -> None:
             parameter.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(parameter.shape))))
 
 
-class _CifarResNet(nn.Module):
-    """Three stages of n blocks with 16, 32 and 64 channels; shortcuts have no parameters (option A)."""
+class _ResNet(nn.Module):
+    """A 3 x 3 stem of stride 1, then stages of `each` blocks; each stage but the first halves the image.
 
-    def __init__(self, n: int) -> None:
+    Shortcuts between stages have no parameters (option A), or a projection (option B)."""
+
+    def __init__(self, widths: tuple[int, ...], each: int, projecting: bool) -> None:
         super().__init__()
-        self.stem = _convolution(3, 16)
+        self.stem = _convolution(3, widths[0])
         blocks: list[nn.Module] = []
-        for before, channels in pairwise((16, 16, 32, 64)):
-            for i in range(n):
-                first = i == 0
-                blocks.append(_Block(before if first else channels, channels, stride=2 if first and before != channels else 1))
-        self.blocks = nn.Sequential(*blocks)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.blocks(F.relu(self.stem(images), inplace=True)).mean(dim=(2, 3))  # type: ignore[no-any-return]
-
-
-class _ResNet18(nn.Module):
-    """ResNet-18 for small images: a 3 x 3 stem of stride 1 and no max-pool; projecting shortcuts (option B)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = _convolution(3, 64)
-        blocks: list[nn.Module] = []
-        for before, channels in pairwise((64, 64, 128, 256, 512)):
+        for before, channels in pairwise((widths[0], *widths)):
             stride = 1 if before == channels else 2
-            shortcut = None if stride == 1 else _convolution(before, channels, kernel=1, stride=stride)
-            blocks += [_Block(before, channels, stride, shortcut), _Block(channels, channels)]
+            shortcut = _convolution(before, channels, kernel=1, stride=2) if projecting and stride == 2 else None
+            blocks += [_Block(before, channels, stride, shortcut), *(_Block(channels, channels) for _ in range(each - 1))]
         self.blocks = nn.Sequential(*blocks)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -108,6 +108,11 @@ FUNCTIONS: dict[str, Policy] = {
 def choose(name: str, candidates: Candidates, quota: int, rng: np.random.Generator, source: str | None = None) -> Positions:
     """Apply a policy by name, a user's own (the SHA-256 of its source) included, and check what it returns."""
     policy = FUNCTIONS[name] if name in FUNCTIONS else partial(call_named, name, load_named(name, source))
+    return checked_choice(name, policy, candidates, quota, rng)
+
+
+def checked_choice(name: str, policy: Policy, candidates: Candidates, quota: int, rng: np.random.Generator) -> Positions:
+    """What a policy returns, or SpecError if that is no choice."""
     quota = min(quota, len(candidates))
     returned = policy(candidates, quota, rng)
     try:

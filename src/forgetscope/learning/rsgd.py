@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from forgetscope.data.augmentation import augment, draw
+from forgetscope.data.inputs import Normalisation
 from forgetscope.learning.sampling import new_batches, rehearsal_batches
 from forgetscope.randomness import Streams
 from forgetscope.spec import TrainingSpec
@@ -29,20 +30,6 @@ class TrainingSet:
     images: Tensor  # uint8 [n, h, w, 3]
     nodes: Tensor  # int64 [n], the head node of each image's class
     class_sizes: NDArray[np.int64]  # in the order in which the classes lie
-
-
-@dataclass(frozen=True)
-class Normalisation:
-    """Mean and standard deviation [3] of the data set's training pixels, range 0 to 1, on the training device."""
-
-    mean: Tensor
-    std: Tensor
-    channels_last: bool = True
-
-    def __call__(self, pixels: Tensor) -> Tensor:
-        """float [n, h, w, 3] from 0 to 1 -> standardised [n, 3, h, w], in memory with the channels last or first."""
-        images = ((pixels - self.mean) / self.std).permute(0, 3, 1, 2)
-        return images if self.channels_last else images.contiguous()
 
 
 @dataclass(frozen=True)
@@ -158,14 +145,20 @@ def train_step(
             note_predictions(history, new_positions, right[: len(new_positions)])
             so_far.done = i + 1
             on_iteration(so_far)
-        final = so_far.losses.double().cpu()
-        broken = torch.nonzero(~torch.isfinite(final))
-        if len(broken):
-            first = int(broken[0])
-            yield Divergence(epoch + 1, epoch * len(batches) + first + 1, float(final[first]))
+        end = _epoch_end(so_far, batches)
+        yield end
+        if isinstance(end, Divergence):
             return
-        seen = sum(len(positions) for batch in batches for positions in batch)
-        yield EpochEnd(epoch + 1, (epoch + 1) * len(batches), float(final.mean()), float(so_far.correct) / seen)
+
+
+def _epoch_end(so_far: EpochSoFar, batches: Sequence[tuple[Tensor, Tensor]]) -> EpochEnd | Divergence:
+    epoch, before, final = so_far.epoch + 1, so_far.epoch * len(batches), so_far.losses.double().cpu()
+    broken = torch.nonzero(~torch.isfinite(final))
+    if len(broken):
+        first = int(broken[0])
+        return Divergence(epoch, before + first + 1, float(final[first]))
+    seen = sum(len(positions) for batch in batches for positions in batch)
+    return EpochEnd(epoch, before + len(batches), float(final.mean()), float(so_far.correct) / seen)
 
 
 def _precision(training: TrainingSpec, device: torch.device) -> AbstractContextManager[object]:

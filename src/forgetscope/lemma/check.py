@@ -18,23 +18,20 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import load_data
 from forgetscope.errors import Diverged, SpecError
-from forgetscope.experiment.preparation import training_set
+from forgetscope.experiment.preparation import Inherited, assemble, training_set
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.learning import rsgd
-from forgetscope.learning.budgets import quotas
-from forgetscope.learning.candidates import Candidates
-from forgetscope.learning.networks import SmoothNetwork, grow_head
+from forgetscope.learning.networks import SmoothNetwork
 from forgetscope.learning.plugins import load_all, source_digests
-from forgetscope.learning.policies import choose
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.lemma.smoothness import certified_smoothness, largest_curvature
 from forgetscope.lemma.terms import Changes, Gradients, Images, exact_gradients, lemma_terms, one_step_changes
 from forgetscope.randomness import Streams
 from forgetscope.scenario import sequence_of
-from forgetscope.spec import RehearsalSpec, RunSpec, StepSpec, step_specs
-from forgetscope.store.tables import Indices
+from forgetscope.spec import RunSpec, StepSpec, step_specs
 
 DEFAULTS = {"image_size": 16, "retention": 0.2, "epochs": 100, "learning_rate": 0.5}
 PLAIN = {  # what the lemma is about; with anything else the update would be another one
@@ -99,36 +96,33 @@ class _SecondStep:
     """First step learned, rehearsal chosen, head grown: ready to be trained."""
 
     def __init__(self, check: LemmaCheck, data: DataSet, on_epoch: Callable[[int], None]) -> None:
-        run, self._data = check.run, _first_images(data, check.images)
+        run, data = check.run, _first_images(data, check.images)
         sources = source_digests((run.policy,))
-        first, self._spec = step_specs(run, sequence_of(run, len(data.classes)), data.augmentation, sources)
+        first, second = step_specs(run, sequence_of(run, len(data.classes)), data.augmentation, sources)
         load_all(sources)
-        self._streams, device = Streams(run.seed, 2), torch.device("cpu")
-        self._normalise = rsgd.Normalisation(torch.tensor(data.mean), torch.tensor(data.std), channels_last=False)
-        self._past = first.classes
-        full, new = (
-            {label: np.flatnonzero(self._data.train.labels == label) for label in s.classes} for s in (first, self._spec)
-        )
-        self._full = training_set(self._data.train, full, 0, device)
-        self._new = training_set(self._data.train, new, len(full), device)
-        streams = Streams(run.seed, 1)
-        self._network = SmoothNetwork(data.shape, check.hidden, len(full), streams("network"))
-        for epoch in self._train(first, self._full, None, streams):
+        normalise, streams = Normalisation.of(data, channels_last=False), Streams(run.seed, 1)
+        images_of = {label: np.flatnonzero(data.train.labels == label) for label in (*first.classes, *second.classes)}
+        past = {label: images_of[label] for label in first.classes}
+        network = SmoothNetwork(data.shape, check.hidden, len(past), streams("network"))
+        learned = training_set(data.train, past, 0, torch.device("cpu"))
+        for epoch in _train(network, first, learned, None, normalise, streams):
             on_epoch(epoch)
-        self._rehearsal = training_set(self._data.train, self._chosen(full), 0, device)
-        grow_head(self._network, len(new), self._streams("head"))
+        self._step = assemble(second, "smooth", network, data, normalise, Inherited.of_first_step(past), images_of)
+        assert self._step.rehearsal_set is not None  # a second step has one
+        self._network, self._new, self._full, self._rehearsal = network, self._step.new_set, learned, self._step.rehearsal_set
 
     def training(self) -> Iterator[int]:
         """Train, yielding the number of epochs done, from 0 on."""
         yield 0
-        yield from self._train(self._spec, self._new, self._rehearsal, self._streams)
+        step = self._step
+        yield from _train(self._network, step.spec, step.new_set, step.rehearsal_set, step.normalise, step.streams)
 
     def draws(self) -> Iterator[Images]:
         """Endless batches as training draws them, from epochs after its last: it never sees these."""
-        parts, training = (self._new, self._rehearsal), self._spec.training
+        parts, training = (self._new, self._rehearsal), self._step.spec.training
         inputs = [self._inputs(part) for part in parts]
         for epoch in count(training.epochs):
-            for drawn in rsgd.epoch_batches(*parts, training, self._policy.alpha, self._streams, epoch):
+            for drawn in rsgd.epoch_batches(*parts, training, self._alpha, self._step.streams, epoch):
                 yield tuple(  # type: ignore[misc]
                     torch.cat([part[which][positions] for part, positions in zip(inputs, drawn, strict=True)])
                     for which in (0, 1)
@@ -136,10 +130,10 @@ class _SecondStep:
 
     def measure(self, epoch: int, draws: Iterator[Images], on_draw: Callable[[], None]) -> list[dict[str, object]]:
         """A row per past class at the iterate that training has reached."""
-        training = self._spec.training
+        training, data = self._step.spec.training, self._step.data
         rate, network = rsgd.learning_rate_at(epoch, training), copy.deepcopy(self._network).double().eval()
         full, rehearsed = (self._by_class(part) for part in (self._full, self._rehearsal))
-        kept = round(self._policy.alpha * training.batch)
+        kept = round(self._alpha * training.batch)
         exact = exact_gradients(network, full, rehearsed, self._inputs(self._new), (kept, training.batch - kept))
         changes = one_step_changes(network, full, draws, rate, on_draw)
         smoothness = {
@@ -151,50 +145,38 @@ class _SecondStep:
         iteration = epoch * iterations_per_epoch(len(self._new.nodes), training.batch - kept)
         return [
             {"epoch": epoch, "iteration": iteration, "learning_rate": rate}
-            | {"class_id": label, "class_name": self._data.classes[label], "draws": len(changes.squares)}
+            | {"class_id": label, "class_name": data.classes[label], "draws": len(changes.squares)}
             | {name: float(values[node]) for name, values in columns.items()}
-            for node, label in enumerate(self._past)
+            for node, label in enumerate(self._step.past)
         ]
 
     @property
-    def _policy(self) -> RehearsalSpec:
-        assert self._spec.rehearsal is not None  # a second step has one
-        return self._spec.rehearsal
-
-    def _train(
-        self, spec: StepSpec, new: rsgd.TrainingSet, rehearsal: rsgd.TrainingSet | None, streams: Streams
-    ) -> Iterator[int]:
-        alpha, optimiser = spec.rehearsal.alpha if spec.rehearsal else 0.0, rsgd.make_optimiser(self._network, spec.training)
-        for end in rsgd.train_step(self._network, optimiser, new, rehearsal, self._normalise, spec.training, alpha, streams):
-            if isinstance(end, rsgd.Divergence):
-                raise Diverged(f"Step {spec.step} diverged at iteration {end.iteration}. Use a smaller learning_rate.")
-            yield end.epoch
-
-    def _chosen(self, full: Mapping[int, Indices]) -> dict[int, Indices]:
-        """The rehearsal set, as any second step chooses it."""
-        quota, chosen = quotas(self._policy, {label: len(images) for label, images in full.items()}), {}
-        for node, (label, images) in enumerate(full.items()):
-            candidates = Candidates(
-                images=torch.from_numpy(self._data.train.images[images]),
-                node=node,
-                history=np.zeros(len(images), np.int64),
-                network=self._network,
-                normalise=self._normalise,
-                augmentation=self._spec.training.augmentation,
-                streams=self._streams,
-            )
-            stream = self._streams("policy", label)
-            positions = choose(self._policy.policy, candidates, quota[label], stream, self._policy.policy_source)
-            chosen[label] = images[positions]
-        return chosen
+    def _alpha(self) -> float:
+        assert self._step.spec.rehearsal is not None  # a second step has one
+        return self._step.spec.rehearsal.alpha
 
     def _inputs(self, part: rsgd.TrainingSet) -> Images:
-        return self._normalise(part.images.float() / 255).double(), part.nodes
+        return self._step.normalise(part.images).double(), part.nodes
 
     def _by_class(self, part: rsgd.TrainingSet) -> list[Images]:
         sizes: list[int] = part.class_sizes.tolist()
         inputs, nodes = self._inputs(part)
         return list(zip(torch.split(inputs, sizes), torch.split(nodes, sizes), strict=True))
+
+
+def _train(
+    network: nn.Module,
+    spec: StepSpec,
+    new: rsgd.TrainingSet,
+    rehearsal: rsgd.TrainingSet | None,
+    normalise: Normalisation,
+    streams: Streams,
+) -> Iterator[int]:
+    alpha, optimiser = spec.rehearsal.alpha if spec.rehearsal else 0.0, rsgd.make_optimiser(network, spec.training)
+    for end in rsgd.train_step(network, optimiser, new, rehearsal, normalise, spec.training, alpha, streams):
+        if isinstance(end, rsgd.Divergence):
+            raise Diverged(f"Step {spec.step} diverged at iteration {end.iteration}. Use a smaller learning_rate.")
+        yield end.epoch
 
 
 def _certified(network: SmoothNetwork, full: Sequence[Images], radius: float) -> Tensor:

@@ -91,7 +91,7 @@ def gradient_sum(network: nn.Module, parameters: Parameters, batches: Iterable[B
     return GradientSum(total, length, loss, images)
 
 
-def measure_all_layers(
+def interference_in_all_layers(
     network: nn.Module,
     parameters: Parameters,
     past: Iterator[tuple[Iterable[Batch], Iterable[Batch]]],

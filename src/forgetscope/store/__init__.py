@@ -1,22 +1,23 @@
 """The store: immutable steps on disk, each named by the content that it was made from.
 
-`folder` is the store itself, `stored` one step as it is read; `tables` are made by `tables`, read within bounds by
-`tablefiles`, and `stepfiles` says what the record and the manifest beside them must be.
+`folder` is the store itself, `stored` one step as it is read, and `settings` says which steps are alike; `tables` are made by
+`tables`, read within bounds by `tablefiles`, and `stepfiles` says what the record and the manifest beside them must be.
 """
 
+from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.store.folder import (
     ALL_LAYERS,
-    COEFFICIENTS,
     EVERY_ITERATION,
     RELEASED,
-    LeftOut,
     StepRecord,
     Store,
+    TellLeftOut,
     chains_of,
     parquet_bytes,
 )
+from forgetscope.store.settings import POLICY, Setting, first_step, told_apart
 from forgetscope.store.stepfiles import FREED, STATE, TableName
-from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep
+from forgetscope.store.stored import ALL_TABLES, COEFFICIENTS, SCHEMA, TABLES, StoredStep, past_rows
 
 __all__ = [
     "ALL_LAYERS",
@@ -24,15 +25,20 @@ __all__ = [
     "COEFFICIENTS",
     "EVERY_ITERATION",
     "FREED",
+    "POLICY",
     "RELEASED",
     "SCHEMA",
     "STATE",
     "TABLES",
-    "LeftOut",
+    "Setting",
     "StepRecord",
     "Store",
     "StoredStep",
     "TableName",
+    "TellLeftOut",
     "chains_of",
+    "first_step",
     "parquet_bytes",
+    "past_rows",
+    "told_apart",
 ]

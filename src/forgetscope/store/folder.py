@@ -36,7 +36,6 @@ from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, Ten
 FOLDERS = ("steps", "working", "plans", "quarantine")
 
 ALL_LAYERS, EVERY_ITERATION, RELEASED = "all layers", "every iteration", "released"  # what `measure` says in `extra`
-COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class StepRecord:
     id: str
     parent: str | None
     spec: StepSpec
-    data: Mapping[str, object]  # name, image_size, digest
+    data: Mapping[str, object]  # name, image_size, shape, digest, classes
     environment: Mapping[str, object]  # what equal bits depend on: device, instruction set, threads, library versions
     timings: Mapping[str, float]  # seconds
     history: Sequence[Mapping[str, float]]  # per epoch
@@ -58,7 +57,7 @@ class StepRecord:
     start: Mapping[str, str] | None = None  # SHA-256 of the weights that training started from
 
 
-LeftOut = Callable[[StoreError], None]
+TellLeftOut = Callable[[StoreError], None]
 
 
 class Store:
@@ -120,7 +119,7 @@ class Store:
         folder = self.path / "steps"
         return [StoredStep(folder / id) for id in sorted(self.ids())]
 
-    def readable(self, left_out: LeftOut | None = None) -> list[StoredStep]:
+    def readable(self, left_out: TellLeftOut | None = None) -> list[StoredStep]:
         """All steps whose records can be read, ordered by id. What is wrong with the others is told to `left_out`; without it,
         the first of them is an error."""
         found = []
@@ -135,7 +134,7 @@ class Store:
                 found.append(step)
         return found
 
-    def connected(self, steps: Iterable[StoredStep], left_out: LeftOut | None = None) -> dict[str, StoredStep]:
+    def connected(self, steps: Iterable[StoredStep], left_out: TellLeftOut | None = None) -> dict[str, StoredStep]:
         """Those of these steps whose ancestors are all among them, by id, parents first."""
         whole: dict[str, StoredStep] = {}
         for step in sorted(steps, key=lambda step: (step.number, step.id)):
@@ -174,7 +173,7 @@ class Store:
             next_id = steps[0].parent
         return steps
 
-    def experiments(self, left_out: LeftOut | None = None) -> list[list[StoredStep]]:
+    def experiments(self, left_out: TellLeftOut | None = None) -> list[list[StoredStep]]:
         """The chains that no other step continues, latest commit last. left_out: as of `readable`."""
         return chains_of(self.connected(self.readable(left_out), left_out))
 

@@ -34,11 +34,12 @@ def limit_of(name: str) -> int:
     return _LIMITS.get(name, TABLE_BYTES)
 
 
-class _DataFacts(StrictRecord):
+class _DataRecord(StrictRecord):
     name: Text
     digest: Text
     image_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
     shape: Annotated[list[Annotated[int, Field(ge=1, le=65_536)]], Field(min_length=2, max_length=2)]
+    classes: Annotated[int, Field(ge=1, lt=2**31)] | None = None  # of the whole data set; not in older records
 
 
 class _Record(StrictRecord):
@@ -49,7 +50,7 @@ class _Record(StrictRecord):
     status: Literal["done", "diverged"]
     spec: dict[str, Any]
     network: Text
-    data: _DataFacts
+    data: _DataRecord
     environment: dict[Text, _Scalar]
     timings: dict[Text, float]
     history: list[dict[Text, float | None]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +20,7 @@ from forgetscope.errors import DamagedStep, StateFreed, StoreError
 from forgetscope.files import open_regular, read_regular
 from forgetscope.foreign import strict_json
 from forgetscope.spec import StepSpec
+from forgetscope.store.settings import Setting
 from forgetscope.store.stepfiles import FREED, STATE, TableName, checked_manifest, checked_record, limit_of
 from forgetscope.store.tablefiles import read_table
 
@@ -28,26 +29,35 @@ SCHEMA = 1
 ALL_TABLES: tuple[TableName, ...] = get_args(TableName)
 TABLES = ALL_TABLES[:-1]  # those that every step has; `extra` is there where something was measured beside the probes
 NEEDED = {"step.json", STATE, *(f"{name}.parquet" for name in TABLES)}
+COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
 Tensors = dict[str, NDArray[np.generic]]
+
+
+def past_rows(classes: Any, number: int) -> NDArray[np.bool_]:
+    """Which rows of a step's `classes`, an Arrow table or a data frame, are of past classes."""
+    past: NDArray[np.bool_] = np.asarray(classes["introduced_step"]) < number
+    return past
 
 
 @dataclass(frozen=True)
 class StoredStep:
     """A committed step. Nothing is read before it is asked for; what is read is verified.
 
-    name: its id, where that is not the folder's name because the step is not in its place yet."""
+    name: its id, where that is not the folder's name because the step is not in its place yet. known: what is known of its
+    step.json, checked before, and taken for it."""
 
     folder: Path
     name: str = ""
+    known: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def id(self) -> str:
         return self.name or self.folder.name
 
-    @cached_property
-    def info(self) -> dict[str, Any]:
+    @property
+    def info(self) -> Mapping[str, Any]:
         """The content of step.json."""
-        return self._record[0]
+        return self._record[0] if self.known is None else self.known
 
     @cached_property
     def _record(self) -> tuple[dict[str, Any], StepSpec]:
@@ -78,9 +88,11 @@ class StoredStep:
 
     @cached_property
     def spec(self) -> StepSpec:
-        if "info" in self.__dict__ and "_record" not in self.__dict__:  # from the index of a store, which checked it
-            return StepSpec.model_validate(self.info["spec"])
-        return self._record[1]
+        return self._record[1] if self.known is None else StepSpec.model_validate(self.known["spec"])
+
+    @property
+    def setting(self) -> Setting:
+        return Setting.of(self.info)
 
     @property
     def divergence(self) -> dict[str, Any] | None:
@@ -110,6 +122,30 @@ class StoredStep:
             return read_table(content, name, columns)
         except ValueError as error:
             raise self.damaged(f"{name}.parquet", str(error)) from None
+
+    def past_classes(self, *columns: str) -> dict[str, NDArray[Any]]:
+        """Columns of `classes` for the classes that earlier steps introduced, in the order of the head's nodes."""
+        table = self.table("classes", ["introduced_step", *columns])
+        past = past_rows(table, self.number)
+        return {name: table[name].to_numpy(zero_copy_only=False)[past] for name in columns}
+
+    def partial_sums(self, class_ids: Sequence[int] | NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Iterations [probes] and sums [probes, 4, classes] of the terms so far of the coefficients, of the past classes in
+        this order. Once a term is missing, so is every later sum."""
+        table = self.table("probes", ["probe", "iteration", "class_id", *COEFFICIENTS])
+        classes, probes = len(class_ids), table.num_rows // max(1, len(class_ids))
+        ids, order = table["class_id"].to_numpy(), np.arange(table.num_rows)
+        if not np.array_equal(ids, np.tile(class_ids, probes)):  # not as it is written here: put in order
+            node = {int(id): i for i, id in enumerate(class_ids)}
+            numbers = table["probe"].to_numpy()
+            if len(ids) != probes * classes or len(np.unique(numbers)) != probes or not node.keys() >= set(ids.tolist()):
+                raise self.damaged("probes.parquet", "no row for each probe and past class of classes.parquet")
+            order = np.lexsort(([node[id] for id in ids.tolist()], numbers))
+        terms = np.empty((probes, len(COEFFICIENTS), classes))
+        for i, name in enumerate(COEFFICIENTS):
+            terms[:, i] = table[name].to_numpy(zero_copy_only=False)[order].reshape(probes, classes)
+        iterations = table["iteration"].to_numpy()[order][:: max(1, classes)]
+        return iterations, np.cumsum(terms, axis=0, out=terms)
 
     def state(self) -> Tensors:
         """The tensors that the next step starts from; raises StateFreed if they were freed."""

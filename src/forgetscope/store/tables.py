@@ -13,12 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forgetscope.measuring.forgetting import forgetting
-from forgetscope.store import COEFFICIENTS
+from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float64]
-
-QUANTITIES = (*COEFFICIENTS, "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal")
 
 
 @dataclass(frozen=True)

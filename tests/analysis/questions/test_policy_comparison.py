@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from conftest import TINY
-from forgetscope.analysis.experiments import Experiment
+from forgetscope.analysis.experiments import Experiment, overview
 from forgetscope.analysis.index import glance
 from forgetscope.analysis.questions.policies import compare_policies, planned_experiments
 from forgetscope.benchmark.simulation import simulate
@@ -17,6 +17,7 @@ from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.experiment import run_experiment
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
+from made import make_experiment
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,18 @@ def test_only_the_chains_of_a_plan_and_of_them_what_is_there(found: list[Experim
     assert [len(e.chain) for e in planned] == [2, 2, 1]
     assert [row.pairs for row in compare_policies(planned)] == [1, 1]
     assert [row.policy for row in compare_policies(planned, baseline="herding")] == ["herding", "uniform"]
+
+
+def test_two_versions_of_an_own_policy_are_two_policies(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    for seed in range(2):
+        make_experiment(store, steps=2, classes=3, seed=seed)
+        for source in ("a" * 64, "b" * 64):
+            make_experiment(store, steps=2, classes=3, seed=seed, policy="mine:choose", source=source)
+    rows = [(row.policy, row.pairs) for row in compare_policies(glance(store))]
+    assert rows == [("uniform", 2), ("mine:choose@aaaaaaaa", 2), ("mine:choose@bbbbbbbb", 2)]
+    assert [row.experiments for row in overview(glance(store))] == [2, 2, 2]
 
 
 def _key(experiment: Experiment) -> tuple[int, str, float | None]:

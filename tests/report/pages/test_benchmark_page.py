@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made import HOSTILE, make_experiment
 from playwright.sync_api import Browser, Page
 
 from forgetscope.analysis.headline import headlines
@@ -33,6 +32,7 @@ from forgetscope.report.pages.provenance import provenance_of
 from forgetscope.report.typeset.latex import latex_table
 from forgetscope.spec import AugmentationSpec
 from forgetscope.store import Store
+from made import HOSTILE, make_experiment
 
 FORMULA = "$\\frac{1}{0}$"
 TABS = ("headline", "tables", "figures", "explorer", "warning", "policies", "methods")

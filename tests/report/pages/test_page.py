@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import HOSTILE, PROBES, make_experiment, small, strips
 from playwright.sync_api import Browser, Page
 
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.report.pages.experiment import render_page
 from forgetscope.report.pages.explorer import explore_chain
 from forgetscope.store import Store
+from made import HOSTILE, PROBES, make_experiment, small, strips
 
 
 def test_the_headline_names_the_most_and_the_least_forgotten_class(store: Store) -> None:

@@ -24,6 +24,7 @@ from forgetscope.data.cache import cache_folder
 from forgetscope.files import read_regular, replace_soon, with_checksum, without_checksum
 
 Arrays = dict[str, NDArray[np.generic]]
+ABOVE = ("cli", "lemma", "progress.py", "report")  # of the package: what uses an analysis
 KEPT = ".stores"  # in the cache folder; no name of a data set
 ORIGIN_BYTES = 1 << 16
 ORIGIN = "store"  # file that says which store a folder there is for
@@ -98,11 +99,13 @@ def content_of(*parts: object) -> str:
 
 
 @cache
-def code_version() -> str:
-    """Changes with any line of the analysis."""
+def code_version(package: Path = Path(__file__).parents[2]) -> str:
+    """Changes with any line that what is kept can depend on: all of the package but what lies above the analysis, from where
+    the import contract lets nothing be imported here. What is added to the package counts by itself."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
+    for path in sorted(package.rglob("*.py")):
+        if path.relative_to(package).parts[0] not in ABOVE:
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,11 @@ from forgetscope.analysis.inputs.cache import Arrays, Cache
 from forgetscope.analysis.inputs.training_shares import SHARES, probes_within
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
-from forgetscope.store import COEFFICIENTS, Store, StoredStep
+from forgetscope.store import COEFFICIENTS, Setting, Store, StoredStep
 
 Values = NDArray[np.float64]
 
+KNOWN = ("forgetting", *COEFFICIENTS, "log_sim")  # of a class, for it to be ranked by everything
 READERS = 2  # threads; hashing, decoding and sorting run without the interpreter's lock
 BATCH = 64  # steps that are on their way at once
 
@@ -36,13 +37,8 @@ class StepFacts:
     step: int
     seed: int
     new_classes: tuple[int, ...]
-    dataset: str
-    digest: str
-    network: str
-    retention: float | None
-    memory: int | None
-    policy: str
-    options: dict[str, Any]  # everything else that steps of one benchmark have in common
+    setting: Setting
+    data_classes: int | None  # of the whole data set, where it is recorded
     simulated: dict[str, Any] | None
     diverged: bool
 
@@ -112,54 +108,49 @@ def read_steps(store: Store, cache: Cache, progress: Callable[[str, int, int], N
 
 def partial_sums(step: StoredStep) -> Values:
     """[probes, 3, C]: SIC, CIC and NIC of the classes with nothing missing, from the first probes only."""
-    past = _past(step)
-    return _cumulative(step, past["class_id"])[:, :3][:, :, _complete(past)]
+    past = step.past_classes("class_id", *KNOWN)
+    return step.partial_sums(past["class_id"])[1][:, :3, _stacked(past)[1]]
 
 
 def _arrays(step: StoredStep) -> Arrays:
     facts = _facts(step)
-    arrays: Arrays = {"facts": np.frombuffer(json.dumps(vars(facts)).encode(), np.uint8)}
+    arrays: Arrays = {"facts": np.frombuffer(json.dumps(asdict(facts)).encode(), np.uint8)}
     if facts.step == 1 or facts.diverged:
         return arrays
-    past = _past(step)
-    complete = _complete(past)
-    sums = _cumulative(step, past["class_id"])[:, :, complete]
-    every = np.stack([past[name] for name in (*COEFFICIENTS, "log_sim")])
-    measures = every[:, complete]
-    forgetting = past["forgetting"][complete]
+    past = step.past_classes("class_id", *KNOWN)
+    every, complete = _stacked(past)
+    sums = step.partial_sums(past["class_id"])[1][:, :, complete]
+    forgetting, *measures = every[:, complete]
     shares = [probes_within(share, len(sums)) for share in SHARES]
     empty = np.full((3, int(complete.sum())), np.nan)
-    found = associations_of(np.concatenate([sums, measures[None, :4]]), measures[4], forgetting)
+    found = associations_of(np.concatenate([sums, [measures[:4]]]), measures[4], forgetting)
     return arrays | {
-        "class_ids": past["class_id"],
-        "forgetting": past["forgetting"],
+        "class_ids": past["class_id"].astype(np.int64),
+        "forgetting": every[0],
         "complete": complete,
-        "measures": every,
+        "measures": every[1:],
         "early": np.stack([sums[n - 1, :3] if n else empty for n in shares]),
         "associations": found[-1],
         "course": found[:-1].astype(np.float32),
     }
 
 
+def _stacked(past: dict[str, NDArray[Any]]) -> tuple[Values, NDArray[np.bool_]]:
+    """[6, P]: forgetting and the measures; and [P]: where all of them are known."""
+    every = np.stack([past[name].astype(np.float64) for name in KNOWN])
+    complete: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(every))
+    return every, complete
+
+
 def _facts(step: StoredStep) -> StepFacts:
-    spec, info = step.spec, step.info
-    rehearsal = spec.rehearsal
-    rest = {} if rehearsal is None else rehearsal.model_dump(exclude={"policy", "policy_source", "retention", "memory"})
-    options = {**spec.training.model_dump(mode="json"), **rest, "protocol": spec.protocol}
-    options["image_size"] = info["data"].get("image_size")
     return StepFacts(
         id=step.id,
         parent=step.parent,
-        step=spec.step,
-        seed=spec.seed,
-        new_classes=spec.classes,
-        dataset=str(info["data"]["name"]),
-        digest=str(info["data"]["digest"]),
-        network=str(info["network"]),
-        retention=rehearsal.retention if rehearsal else None,
-        memory=rehearsal.memory if rehearsal else None,
-        policy=rehearsal.policy if rehearsal else "",
-        options=options,
+        step=step.number,
+        seed=step.spec.seed,
+        new_classes=step.spec.classes,
+        setting=step.setting,
+        data_classes=step.info["data"].get("classes"),
         simulated=step.simulated,
         diverged=step.divergence is not None,
     )
@@ -167,43 +158,9 @@ def _facts(step: StoredStep) -> StepFacts:
 
 def _facts_from(arrays: Arrays) -> StepFacts:
     values = json.loads(arrays["facts"].tobytes())
-    return StepFacts(**{**values, "new_classes": tuple(values["new_classes"])})
+    setting = Setting(**{**values["setting"], "shape": tuple(values["setting"]["shape"])})
+    return StepFacts(**{**values, "new_classes": tuple(values["new_classes"]), "setting": setting})
 
 
 def _measured_from(facts: StepFacts, arrays: Arrays) -> MeasuredStep:
     return MeasuredStep(facts, **{name: values for name, values in arrays.items() if name != "facts"})  # type: ignore[arg-type]
-
-
-def _past(step: StoredStep) -> dict[str, NDArray[Any]]:
-    """Columns of the past classes, in the order of the head's nodes."""
-    table = step.table("classes", ["class_id", "introduced_step", "forgetting", *COEFFICIENTS, "log_sim"])
-    past = table.column("introduced_step").to_numpy() < step.spec.step
-    names = ("forgetting", *COEFFICIENTS, "log_sim")
-    columns = {name: table.column(name).to_numpy(zero_copy_only=False)[past].astype(np.float64) for name in names}
-    return {"class_id": table.column("class_id").to_numpy()[past].astype(np.int64), **columns}
-
-
-def _complete(past: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
-    known: NDArray[np.bool_] = np.isfinite(np.stack([past[name] for name in ("forgetting", *COEFFICIENTS, "log_sim")])).all(
-        axis=0
-    )
-    return known
-
-
-def _cumulative(step: StoredStep, class_ids: NDArray[np.int64]) -> Values:
-    """[probes, 4, P]: sums of the terms so far; once a term is missing, so is every later sum."""
-    table = step.table("probes", ["probe", "class_id", *COEFFICIENTS])
-    classes, probes = len(class_ids), table.num_rows // max(1, len(class_ids))
-    terms = np.empty((probes, len(COEFFICIENTS), classes))
-    ids = table.column("class_id").to_numpy()
-    order = None
-    if not np.array_equal(ids, np.tile(class_ids, probes)):  # not as it is written here: put in order
-        node = {id: i for i, id in enumerate(class_ids.tolist())}
-        moments = table.column("probe").to_numpy()
-        if len(ids) != probes * classes or len(np.unique(moments)) != probes or not node.keys() >= set(ids.tolist()):
-            raise step.damaged("probes.parquet", "no row for each probe and past class of classes.parquet")
-        order = np.lexsort(([node[id] for id in ids.tolist()], moments))
-    for i, name in enumerate(COEFFICIENTS):
-        values = table.column(name).to_numpy(zero_copy_only=False)
-        terms[:, i] = (values if order is None else values[order]).reshape(probes, classes)
-    return np.cumsum(terms, axis=0, out=terms)

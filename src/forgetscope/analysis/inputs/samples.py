@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,15 +19,17 @@ from numpy.typing import NDArray
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS, VARIABLES, over_reruns
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep, ReadSteps, StepFacts
 from forgetscope.benchmark.records import recorded_plans
-from forgetscope.data.library import data_facts
-from forgetscope.errors import ForgetscopeError, StoreError
-from forgetscope.store import Store
+from forgetscope.data.glyphs import CLASS_NAMES
+from forgetscope.data.known import KNOWN
+from forgetscope.errors import StoreError
+from forgetscope.store import POLICY, Setting, Store, first_step, told_apart
 
 Values = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Name = tuple[str, str]  # quantity and statistic
 
 PAPER_NAMES = {"cifar100": "C100", "tiny-imagenet": "TIN"}
+PUBLIC = {"glyphs": len(CLASS_NAMES), **{name: known.classes for name, known in KNOWN.items()}}  # classes of data sets
 POOLED = "pooled"
 SIC, NIC = VARIABLES.index("SIC"), VARIABLES.index("NIC")
 
@@ -44,7 +46,7 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """A partition, or a margin of the grid of partitions where one of the two is pooled."""
 
     step: int
@@ -71,10 +73,10 @@ class Sample:
     policy: str
     simulated: dict[str, Any] | None
     steps: list[MeasuredStep]
-    increment: list[str]  # [S], percentages
+    increment: list[str]  # [S], percentages, or a number of classes
     retention: list[str]  # [S], percentages, or a number of images
     root: list[str]  # [S]: the first step; the same for all that share a sequence and a seed
-    diverged: list[tuple[int, str, str]] = field(default_factory=list)  # step number, retention, increment
+    diverged: list[GridCell] = field(default_factory=list)  # of steps besides these
     values: dict[Name, Values] = field(default_factory=dict)  # [S] each: one number per step
 
     def __post_init__(self) -> None:
@@ -113,19 +115,24 @@ class Sample:
 
     @property
     def numbers(self) -> list[int]:
-        return sorted({int(n) for n in self.number} | {step for step, _, _ in self.diverged})
+        return sorted({int(n) for n in self.number} | {cell.step for cell in self.diverged})
 
     def increments(self, step: int) -> tuple[str, ...]:
-        return _levels([i for i, n in zip(self.increment, self.number, strict=True) if n == step], self.diverged, step, 2)
+        return self._levels("increment", step)
 
     def retentions(self, step: int) -> tuple[str, ...]:
-        return _levels([r for r, n in zip(self.retention, self.number, strict=True) if n == step], self.diverged, step, 1)
+        return self._levels("retention", step)
 
-    def partitions(self, step: int) -> list[Cell]:
+    def _levels(self, factor: str, step: int) -> tuple[str, ...]:
+        own = [level for level, number in zip(getattr(self, factor), self.number, strict=True) if number == step]
+        lost = [getattr(cell, factor) for cell in self.diverged if cell.step == step]
+        return tuple(sorted({*own, *lost}, key=size_of_level))
+
+    def partitions(self, step: int) -> list[GridCell]:
         """Without margins."""
-        return [Cell(step, r, i) for r in self.retentions(step) for i in self.increments(step)]
+        return [GridCell(step, r, i) for r in self.retentions(step) for i in self.increments(step)]
 
-    def mask(self, part: Subset | Cell) -> Mask:
+    def mask(self, part: Subset | GridCell) -> Mask:
         if isinstance(part, Subset):
             chosen = [not part.increments or i in part.increments for i in self.increment]
         else:
@@ -140,11 +147,11 @@ class Sample:
         """Of the measured steps with this number: how many there are along training."""
         return max((len(own.course) for own in self.steps if own.facts.step == step), default=0)
 
-    def omitted(self, part: Subset | Cell, used: int) -> Omitted:
+    def omitted(self, part: Subset | GridCell, used: int) -> Omitted:
         """`used`: how many of its steps have a value."""
         mask = self.mask(part)
         undefined, unmeasured = self._lost_classes[:, mask].sum(axis=1).tolist()
-        diverged = sum(_within(part, *where) for where in self.diverged)
+        diverged = sum(_within(part, cell) for cell in self.diverged)
         return Omitted(diverged, int(mask.sum()) - used, undefined, unmeasured)
 
     @cached_property
@@ -168,7 +175,7 @@ class RerunSet:
     dataset: str
     policy: str
     simulated: bool
-    cell: Cell
+    cell: GridCell
     runs: tuple[MeasuredStep, ...]  # the original first
     missing: int  # runs that are planned and not there, or diverged
 
@@ -181,61 +188,88 @@ class RerunSet:
 
 
 @dataclass(frozen=True)
-class Collection:
+class Collected:
     """Everything in a store that can be analysed."""
 
     samples: list[Sample]
     reruns: list[RerunSet]
     damaged: tuple[str, ...]
     damaged_plans: tuple[str, ...] = ()  # what is wrong with each
+    uncounted: tuple[str, ...] = ()  # data sets of which it is unknown how many classes they have
 
     @property
     def simulated(self) -> bool:
         return any(sample.simulated for sample in self.samples)
 
 
-def collect(store: Store, read: ReadSteps) -> Collection:
+def collect(store: Store, read: ReadSteps) -> Collected:
     unread: list[StoreError] = []
     plans = recorded_plans(store, unread.append)
-    originals = _reruns(read, plans)
-    again = {id for others in originals.values() for id in others}
-    totals = _class_counts(read.facts.values(), plans)
-    groups: dict[str, list[StepFacts]] = {}
+    parents = {id: facts.parent for id, facts in read.facts.items()}
+    roots = {id: first_step(id, parents) for id in parents}
+    levels = Levels(list(read.facts.values()), plans)
+    groups: dict[Setting, list[StepFacts]] = {}
     for facts in read.facts.values():
         if facts.step > 1:
-            groups.setdefault(_setting(facts), []).append(facts)
-    labels = _labels({key: found[0] for key, found in groups.items()})
+            groups.setdefault(_in_common(facts, read.facts.get(roots[facts.id])), []).append(facts)
+    originals = _reruns(read, plans)
+    again = {id for others in originals.values() for id in others}
+    benchmarks, policies = _benchmarks(groups), told_apart(setting.policy for setting in groups)
     samples, reruns = [], []
-    for key in sorted(groups, key=lambda key: (labels[key], groups[key][0].policy != "uniform", groups[key][0].policy)):
-        own = sorted(
-            (facts for facts in groups[key] if facts.id not in again),
-            key=lambda facts: (facts.step, _retention_key(facts), _increment(facts, totals), facts.seed, facts.id),
-        )
+    for setting in sorted(groups, key=lambda own: (benchmarks[own], own.policy[0] != "uniform", policies[own.policy])):
+        own = sorted((facts for facts in groups[setting] if facts.id not in again), key=levels.order)
         kept = [facts for facts in own if facts.id in read.measured]
-        first = groups[key][0]
-        samples.append(
-            Sample(
-                benchmark=labels[key],
-                dataset=first.dataset,
-                policy=first.policy,
-                simulated=first.simulated,
-                steps=[read.measured[facts.id] for facts in kept],
-                increment=[percent(_increment(facts, totals)) for facts in kept],
-                retention=[_retention(facts) for facts in kept],
-                root=[_root(facts, read.facts) for facts in kept],
-                diverged=[(f.step, _retention(f), percent(_increment(f, totals))) for f in own if f.diverged],
-            )
+        sample = Sample(
+            benchmark=benchmarks[setting],
+            dataset=setting.dataset,
+            policy=policies[setting.policy],
+            simulated=groups[setting][0].simulated,
+            steps=[read.measured[facts.id] for facts in kept],
+            increment=[levels.increment(facts) for facts in kept],
+            retention=[levels.retention(facts) for facts in kept],
+            root=[roots[facts.id] for facts in kept],
+            diverged=[levels.cell(facts) for facts in own if facts.diverged],
         )
+        samples.append(sample)
         for facts in own:
             if facts.id in originals:
-                cell = Cell(facts.step, _retention(facts), percent(_increment(facts, totals)))
                 ids = (facts.id, *originals[facts.id])
                 runs = tuple(read.measured[id] for id in ids if id in read.measured)
-                found = RerunSet(
-                    labels[key], facts.dataset, facts.policy, facts.simulated is not None, cell, runs, len(ids) - len(runs)
-                )
-                reruns.append(found)
-    return Collection(samples, reruns, read.damaged, tuple(map(str, unread)))
+                simulated = facts.simulated is not None
+                where = (sample.benchmark, sample.dataset, sample.policy, simulated, levels.cell(facts))
+                reruns.append(RerunSet(*where, runs, len(ids) - len(runs)))
+    return Collected(samples, reruns, read.damaged, tuple(map(str, unread)), levels.uncounted)
+
+
+class Levels:
+    """Increment and retention of steps, as their partitions are called."""
+
+    def __init__(self, steps: Sequence[StepFacts], plans: Sequence[Mapping[str, Any]]) -> None:
+        """How many classes a data set has is what its steps and plans record, or what is known of a public one."""
+        found = {(facts.setting.dataset, facts.setting.digest) for facts in steps}
+        recorded = [(plan["data"]["name"], plan["data"]["digest"], plan["data"]["classes"]) for plan in plans]
+        recorded += [(facts.setting.dataset, facts.setting.digest, facts.data_classes) for facts in steps if facts.data_classes]
+        self._counts: dict[tuple[str, str], int] = {(name, digest): classes for name, digest, classes in recorded}
+        self.uncounted = tuple(sorted({name for name, digest in found if not self._classes(name, digest)}))
+
+    def _classes(self, name: str, digest: str) -> int | None:
+        return self._counts.get((name, digest), PUBLIC.get(name))
+
+    def increment(self, facts: StepFacts) -> str:
+        """A percentage, or a number of classes where it is unknown of how many."""
+        new, classes = len(facts.new_classes), self._classes(facts.setting.dataset, facts.setting.digest)
+        return f"{new} classes" if classes is None else percent(new / classes)
+
+    def retention(self, facts: StepFacts) -> str:
+        """A percentage, or a number of images."""
+        share = facts.setting.options["retention"]
+        return f"{facts.setting.options['memory']} images" if share is None else percent(share)
+
+    def cell(self, facts: StepFacts) -> GridCell:
+        return GridCell(facts.step, self.retention(facts), self.increment(facts))
+
+    def order(self, facts: StepFacts) -> tuple[object, ...]:
+        return facts.step, size_of_level(self.retention(facts)), len(facts.new_classes), facts.seed, facts.id
 
 
 def percent(share: float) -> str:
@@ -258,8 +292,7 @@ def _reruns(read: ReadSteps, plans: Sequence[Mapping[str, Any]]) -> dict[str, li
     siblings: dict[tuple[object, ...], list[str]] = {}
     for facts in read.facts.values():
         if facts.step > 1 and facts.id not in taken:
-            key = (facts.parent, facts.seed, len(facts.new_classes), facts.retention, facts.memory, _setting(facts))
-            siblings.setdefault(key, []).append(facts.id)
+            siblings.setdefault((facts.parent, facts.seed, facts.setting), []).append(facts.id)
     for ids in siblings.values():
         if len(ids) > 1:
             first, *others = sorted(ids, key=lambda id: (id not in members, id not in parents, id))
@@ -269,69 +302,41 @@ def _reruns(read: ReadSteps, plans: Sequence[Mapping[str, Any]]) -> dict[str, li
     return found
 
 
-def _class_counts(facts: Iterable[StepFacts], plans: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
-    """Name and digest -> how many classes the data set has: as planned, as known here, or as many as the steps show."""
-    counts = {(str(plan["data"]["name"]), str(plan["data"]["digest"])): int(plan["data"]["classes"]) for plan in plans}
-    seen: dict[tuple[str, str], set[int]] = {}
-    for step in facts:
-        if (step.dataset, step.digest) not in counts:
-            seen.setdefault((step.dataset, step.digest), set()).update(step.new_classes)
-    for (name, digest), classes in seen.items():
-        try:
-            counts[name, digest] = data_facts(name).classes
-        except ForgetscopeError:
-            counts[name, digest] = len(classes)
-    return counts
+def _in_common(facts: StepFacts, first: StepFacts | None) -> Setting:
+    """What the steps of one sample have in common. The first step tells which of a user's own networks it is."""
+    network = first.setting.network_source if first else None
+    return replace(facts.setting.but_for("retention", "memory", "classes"), network_source=network)
 
 
-def _setting(facts: StepFacts) -> str:
-    """What the steps of one sample have in common."""
-    parts = (facts.dataset, facts.digest, facts.network, facts.policy, facts.options)
-    return json.dumps(parts, sort_keys=True)
+def _benchmarks(settings: Iterable[Setting]) -> dict[Setting, str]:
+    """What the benchmark of each is called: as its data set, with whatever tells apart those of the same data set."""
+    found = list(settings)
+    networks = told_apart((own.network, own.network_source) for own in found)
+    data = told_apart((own.data, own.digest) for own in found)
 
+    def described(own: Setting) -> dict[str, Any]:
+        made = f"simulated-{own.digest.removeprefix('simulated-')[:6]}" if own.digest.startswith("simulated-") else "trained"
+        version = data[own.data, own.digest].removeprefix(own.data) if made == "trained" else ""
+        network = networks[own.network, own.network_source]
+        return {"network": network, **own.but_for(*POLICY).options, "image_size": own.image_size, "data": made + version}
 
-def _labels(groups: Mapping[str, StepFacts]) -> dict[str, str]:
-    """Setting -> name of its benchmark: that of the data set, with whatever tells apart those of the same data set."""
     labels = {}
-    for key, facts in groups.items():
-        rivals = [_described(other) for other in groups.values() if other.dataset == facts.dataset]
-        own = _described(facts)
-        differing = [name for name in own if any(rival.get(name) != own[name] for rival in rivals)]
-        name = PAPER_NAMES.get(facts.dataset, facts.dataset)
-        labels[key] = " ".join([name, *(f"{option}={json.dumps(own[option])}".replace('"', "") for option in differing)])
+    for own in found:
+        mine, rivals = described(own), [described(other) for other in found if other.dataset == own.dataset]
+        differing = {name: value for name, value in mine.items() if any(rival.get(name) != value for rival in rivals)}
+        parts = (f"{name}={json.dumps(value)}".replace('"', "") for name, value in differing.items())
+        labels[own] = " ".join([PAPER_NAMES.get(own.dataset, own.dataset), *parts])
     return labels
 
 
-def _described(facts: StepFacts) -> dict[str, Any]:
-    made = "trained" if facts.simulated is None else f"simulated-{facts.digest.removeprefix('simulated-')[:6]}"
-    return {"network": facts.network, **facts.options, "data": made}
+def size_of_level(level: str) -> tuple[bool, float]:
+    """To order levels by: percentages first, then numbers of images or classes."""
+    return " " in level, float(level.split()[0])
 
 
-def _retention(facts: StepFacts) -> str:
-    return percent(facts.retention) if facts.retention is not None else f"{facts.memory} images"
-
-
-def _retention_key(facts: StepFacts) -> tuple[bool, float]:
-    return facts.retention is None, float(facts.retention if facts.retention is not None else facts.memory or 0)
-
-
-def _increment(facts: StepFacts, totals: Mapping[tuple[str, str], int]) -> float:
-    return len(facts.new_classes) / totals[facts.dataset, facts.digest]
-
-
-def _root(facts: StepFacts, known: Mapping[str, StepFacts]) -> str:
-    id = facts.id
-    while id in known and known[id].parent is not None:
-        id = str(known[id].parent)
-    return id
-
-
-def _levels(own: Iterable[str], diverged: Iterable[tuple[int, str, str]], step: int, position: int) -> tuple[str, ...]:
-    lost = [str(where[position]) for where in diverged if where[0] == step]
-    return tuple(sorted({*own, *lost}, key=lambda level: (level.endswith("images"), float(level.split()[0]))))
-
-
-def _within(part: Subset | Cell, step: int, retention: str, increment: str) -> bool:
+def _within(part: Subset | GridCell, cell: GridCell) -> bool:
+    if part.step != cell.step:
+        return False
     if isinstance(part, Subset):
-        return part.step == step and (not part.increments or increment in part.increments)
-    return part.step == step and part.retention in (retention, POOLED) and part.increment in (increment, POOLED)
+        return not part.increments or cell.increment in part.increments
+    return part.retention in (cell.retention, POOLED) and part.increment in (cell.increment, POOLED)

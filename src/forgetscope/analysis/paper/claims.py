@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS
-from forgetscope.analysis.inputs.samples import Collection, Name, Sample, Subset
+from forgetscope.analysis.inputs.samples import Collected, Name, Sample, Subset
 from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
 from forgetscope.analysis.paper.contrasts import (
     between_levels,
@@ -46,7 +46,7 @@ SIGNIFICANT = 0.05
 FG_R, FG_HG = ("FG-R", "value"), ("FG-HG", "value")
 
 
-def answers(collection: Collection, joint: JointModels, tables: Mapping[str, pd.DataFrame]) -> list[Answer]:
+def answers(collection: Collected, joint: JointModels, tables: Mapping[str, pd.DataFrame]) -> list[Answer]:
     """Every claim wherever it can be asked: of the paper's policy if the store has it, else of all. tables: the paper's, whose
     ANOVAs some claims are about."""
     found: list[Answer] = []
@@ -291,7 +291,7 @@ def _weights(sample: Sample, number: int, joint: JointModels) -> Iterator[Answer
             yield Answer(f"{name} has a positive weight in every partition", sample, str(number), what, smallest, verdict)
 
 
-def _effects(collection: Collection, tables: Mapping[str, pd.DataFrame]) -> Iterator[Answer]:
+def _effects(collection: Collected, tables: Mapping[str, pd.DataFrame]) -> Iterator[Answer]:
     """Which of retention and increment explains more of a quantity, and whether they matter to how NIC goes with SIC."""
     asked = {
         "anova_SIC": "Retention decides how well SIC ranks more than the increment does",
@@ -333,7 +333,7 @@ def _more_explained(rows: tuple[Mapping[str, float], Mapping[str, float]], level
     return Estimate(difference, difference - margin, difference + margin, int(rows[0]["n"]))
 
 
-def _controlled(collection: Collection) -> Iterator[Answer]:
+def _controlled(collection: Collected) -> Iterator[Answer]:
     """Classes of a step share their runs, so intervals over classes are too narrow rather than too wide."""
     samples = {(sample.benchmark, sample.policy): sample for sample in collection.samples}
     for runs in collection.reruns:

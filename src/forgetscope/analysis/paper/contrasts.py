@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from forgetscope.analysis.inputs.samples import Collection, Mask, Name, Sample, Subset
+from forgetscope.analysis.inputs.samples import Collected, Mask, Name, Sample, Subset
 from forgetscope.analysis.paper.descriptions import MODEL
 from forgetscope.analysis.statistics.differences import Difference, paired, welch
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z
@@ -96,7 +96,7 @@ def neighbours(sample: Sample) -> Iterator[tuple[Subset, Subset]]:
             yield _restricted(sample, number, both), _restricted(sample, number + 1, both)
 
 
-def comparable(collection: Collection) -> Iterator[tuple[Sample, Sample]]:
+def comparable(collection: Collected) -> Iterator[tuple[Sample, Sample]]:
     """Pairs of samples with different data sets, both trained or both simulated, under the same policy."""
     for one, other in combinations(collection.samples, 2):
         same = one.policy == other.policy and (one.simulated is None) == (other.simulated is None)
@@ -104,12 +104,12 @@ def comparable(collection: Collection) -> Iterator[tuple[Sample, Sample]]:
             yield other, one
 
 
-def comparisons(collection: Collection) -> pd.DataFrame:
+def comparisons(collection: Collected) -> pd.DataFrame:
     rows = [*_steps(collection), *_data_sets(collection), *_pairs(collection)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _steps(collection: Collection) -> Iterator[Row]:
+def _steps(collection: Collected) -> Iterator[Row]:
     for sample in collection.samples:
         for earlier, later in neighbours(sample):
             for name in _known(sample):
@@ -120,7 +120,7 @@ def _steps(collection: Collection) -> Iterator[Row]:
                 yield _row("steps", "paired by experiment", sample, name, found) | where
 
 
-def _data_sets(collection: Collection) -> Iterator[Row]:
+def _data_sets(collection: Collected) -> Iterator[Row]:
     for sample, against in comparable(collection):
         for subset in sample.subsets:
             for name in _known(sample) if subset in against.subsets else ():
@@ -129,7 +129,7 @@ def _data_sets(collection: Collection) -> Iterator[Row]:
                 yield _row("data sets", "Welch", sample, name, found) | where
 
 
-def _pairs(collection: Collection) -> Iterator[Row]:
+def _pairs(collection: Collected) -> Iterator[Row]:
     """Where designs are paired: retentions, and policies, of the same sequence and seed."""
     for sample in collection.samples:
         if sample.paired:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.inputs.samples import Mask, Sample
+from forgetscope.analysis.inputs.samples import Mask, Sample, size_of_level
 from forgetscope.analysis.statistics.anova import Coding, Effect, anova
 
 Values = NDArray[np.float64]
@@ -35,4 +35,4 @@ def two_way(sample: Sample, mask: Mask, values: Values, coding: Coding) -> dict[
 
 def _numbers(levels: Sequence[str]) -> Values:
     """The lowest level is the reference of treatment coding, so levels are ordered as numbers; budgets follow percentages."""
-    return np.array([float(level.split()[0]) + 1e6 * level.endswith("images") for level in levels])
+    return np.array([1e6 * counted + size for counted, size in map(size_of_level, levels)])

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS
-from forgetscope.analysis.inputs.samples import Cell, Collection, Sample, Subset
+from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Subset
 from forgetscope.analysis.paper.descriptions import FIGURES, MODEL, course_label, swarm_label
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.statistics.pooling import means_along
@@ -31,7 +31,7 @@ BOXES = (*CONTROL[:5], "whisker_lo", "quartile_lo", "median", "quartile_hi", "wh
 EARLINESS = ("benchmark", "policy", "subset", "quantity", "statistic", "final", "probes", "share", "strength", "n")
 
 
-def figures(collection: Collection) -> dict[str, pd.DataFrame]:
+def figures(collection: Collected) -> dict[str, pd.DataFrame]:
     """By label; the paper's are there also when the store has nothing for them."""
     rows: dict[str, list[Row]] = {}
     for sample in collection.samples:
@@ -71,7 +71,7 @@ def boxes(control: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(BOXES))
 
 
-def over_time(collection: Collection, joint: JointModels, read: Callable[[str], Values]) -> pd.DataFrame:
+def over_time(collection: Collected, joint: JointModels, read: Callable[[str], Values]) -> pd.DataFrame:
     """The joint model as a function of how many probes from the start enter the sums."""
     rows: list[Row] = []
     for sample in collection.samples:
@@ -105,7 +105,7 @@ def _columns(label: str) -> tuple[str, ...]:
     return SWARM if "swarm" in label else COURSE
 
 
-def swarms(sample: Sample, step: int) -> Iterator[tuple[Cell, list[int]]]:
+def swarms(sample: Sample, step: int) -> Iterator[tuple[GridCell, list[int]]]:
     """The steps that are drawn of each partition, as positions in the sample. A step's id is a digest, so the first few by id
     are a random draw, and stay it while a store grows."""
     for cell in sample.partitions(step):
@@ -146,7 +146,7 @@ def _course_of(sample: Sample, subset: Subset) -> Iterator[Row]:
             }
 
 
-def _control(collection: Collection) -> Iterator[Row]:
+def _control(collection: Collected) -> Iterator[Row]:
     for runs in collection.reruns:
         rho, counts = runs.correlations()
         where = _where(runs.benchmark, runs.policy, runs.cell.step, runs.cell.retention, runs.cell.increment)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.cache import Arrays, Cache, content_of
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
-from forgetscope.analysis.inputs.samples import Cell, Sample
+from forgetscope.analysis.inputs.samples import GridCell, Sample
 from forgetscope.analysis.paper.descriptions import MODEL, THREE
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.analysis.statistics.mixed_models import fit, leave_one_out, moments
@@ -50,7 +50,7 @@ class JointModels:
                     self._add(sample, cell, found)
                 self.progress("partitions fitted", done, len(cells))
 
-    def weights(self, sample: Sample, cell: Cell) -> dict[str, Estimate]:
+    def weights(self, sample: Sample, cell: GridCell) -> dict[str, Estimate]:
         """Standardised fixed effects in a partition with Wald intervals; n counts its steps. Empty where there are too few."""
         steps = _steps(sample, cell)
         found = self._fitted(steps)
@@ -59,7 +59,7 @@ class JointModels:
         numbers = zip(THREE, found["weights"].tolist(), found["weight errors"].tolist(), strict=True)
         return {name: Estimate(w, w - WALD * error, w + WALD * error, len(steps)) for name, w, error in numbers}
 
-    def course(self, sample: Sample, cell: Cell, read: Callable[[str], Values]) -> tuple[Values, Values] | None:
+    def course(self, sample: Sample, cell: GridCell, read: Callable[[str], Values]) -> tuple[Values, Values] | None:
         """[probes, groups] each: rank correlation and mean absolute error of held-out steps, from the first probes only.
 
         read: partial sums [probes, 3, C] of a step by its id. None where there are too few steps, or nothing was measured."""
@@ -70,7 +70,7 @@ class JointModels:
         found = self.cache.get("joint-course", content, lambda: _fit_course(steps, read))
         return found["rho"].astype(np.float64), found["mae"].astype(np.float64)
 
-    def _add(self, sample: Sample, cell: Cell, found: Arrays) -> None:
+    def _add(self, sample: Sample, cell: GridCell, found: Arrays) -> None:
         positions = np.flatnonzero(sample.mask(cell))
         for name in (MODEL, "SIC_model"):
             for statistic in ("rho", "mae"):
@@ -132,5 +132,5 @@ def _mean_absolute(errors: Values) -> Values:
     return np.where(known.any(axis=-1), total / np.maximum(known.sum(axis=-1), 1), np.nan)
 
 
-def _steps(sample: Sample, cell: Cell) -> list[MeasuredStep]:
+def _steps(sample: Sample, cell: GridCell) -> list[MeasuredStep]:
     return [sample.steps[i] for i in np.flatnonzero(sample.mask(cell))]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from forgetscope.analysis.inputs.samples import PAPER_NAMES, Collection, Sample
+from forgetscope.analysis.inputs.samples import PAPER_NAMES, Collected, Sample
 from forgetscope.analysis.paper.tables import KEYS, records
 from forgetscope.benchmark.space import BenchmarkSpec
 
@@ -21,7 +21,7 @@ SETTINGS = ("epochs", "batch", "learning_rate", "momentum", "weight_decay", "alp
 COLUMNS = ("paper", "paper_lo", "paper_hi", "paper_sd", "paper_p", "difference", "overlap")
 
 
-def beside_paper(tables: Mapping[str, pd.DataFrame], collection: Collection) -> dict[str, pd.DataFrame]:
+def beside_paper(tables: Mapping[str, pd.DataFrame], collection: Collected) -> dict[str, pd.DataFrame]:
     """Per table that the paper prints values for: for each of its rows what it prints, ours minus that, and whether the 95 %
     intervals overlap.
 
@@ -36,8 +36,9 @@ def deviations(sample: Sample) -> tuple[str, ...] | None:
     """How a sample differs from the paper's benchmark on its data set, as `epochs = 5 (paper: 170)`; None for other data."""
     if sample.dataset not in PAPER_NAMES or not sample.steps:
         return None
-    paper, facts = BenchmarkSpec.load(sample.dataset).template, sample.steps[0].facts
-    own = {"network": facts.network, "policy": sample.policy, **{name: facts.options[name] for name in SETTINGS}}
+    paper, setting = BenchmarkSpec.load(sample.dataset).template, sample.steps[0].facts.setting
+    options = {**setting.options, "image_size": setting.image_size}
+    own = {"network": setting.network, "policy": sample.policy, **{name: options[name] for name in SETTINGS}}
     differing = {name: (value, getattr(paper, name)) for name, value in own.items() if value != getattr(paper, name)}
     return tuple(f"{name} = {_set(value)} (paper: {_set(printed)})" for name, (value, printed) in differing.items())
 

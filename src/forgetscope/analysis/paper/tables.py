@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from forgetscope.analysis.inputs.samples import POOLED, Cell, Collection, Omitted, Sample, Subset
+from forgetscope.analysis.inputs.samples import POOLED, Collected, GridCell, Omitted, Sample, Subset
 from forgetscope.analysis.paper.descriptions import MODEL, TABLES, Column, TableDescription
 from forgetscope.analysis.paper.factors import FACTORS, two_way
 from forgetscope.analysis.paper.joint_model import JointModels
@@ -33,7 +33,7 @@ TEXTS = ("table", *KEYS, "coding", "reason", "policy")
 class Tabulation:
     """Builds tables; intervals of standard deviations are computed last, for all tables together."""
 
-    collection: Collection
+    collection: Collected
     joint: JointModels
     spreads: Spreads
     coding: Coding
@@ -78,7 +78,7 @@ class Tabulation:
         for retention in (*sample.retentions(step), *margins):
             for column in table.columns:
                 for increment in (*sample.increments(step), *margins):
-                    cell = Cell(step, retention, increment)
+                    cell = GridCell(step, retention, increment)
                     if table.layout == "weights":
                         weight = self.joint.weights(sample, cell).get(column.quantity)
                         numbers = {} if weight is None else {"mean": weight.value}
@@ -86,7 +86,7 @@ class Tabulation:
                     elif (retention, increment) != (POOLED, POOLED):
                         yield self._estimate(table, sample, cell, column)
 
-    def _estimate(self, table: TableDescription, sample: Sample, part: Subset | Cell, column: Column) -> Row:
+    def _estimate(self, table: TableDescription, sample: Sample, part: Subset | GridCell, column: Column) -> Row:
         mask = sample.mask(part)
         values = sample.values[column.name][mask]
         mean, known = mean_of(column.statistic, values, sample.ranked[mask]), values[~np.isnan(values)]
@@ -158,14 +158,14 @@ def estimate_of(row: Row, of: str) -> Estimate:
     return Estimate(float(row[of]), float(row.get(low, np.nan)), float(row.get(high, np.nan)), int(row["n"]))
 
 
-def _row(sample: Sample, part: Subset | Cell, column: Column, n: int, **numbers: float) -> Row:
+def _row(sample: Sample, part: Subset | GridCell, column: Column, n: int, **numbers: float) -> Row:
     left_out = asdict(sample.omitted(part, n))
     common = {"n": n, "policy": sample.policy, "simulated": sample.simulated is not None}
     return _keys(sample.benchmark, part, column) | numbers | common | left_out
 
 
-def _keys(benchmark: str, part: Subset | Cell, column: Column) -> Row:
+def _keys(benchmark: str, part: Subset | GridCell, column: Column) -> Row:
     where = {"subset": str(part), "rehearsal_pct": "", "class_pct": ""}
-    if isinstance(part, Cell):
+    if isinstance(part, GridCell):
         where = {"subset": str(part.step), "rehearsal_pct": part.retention, "class_pct": part.increment}
     return {"benchmark": benchmark, **where, "quantity": column.quantity, "statistic": column.statistic}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from forgetscope.analysis.inputs.samples import Cell, Collection, Omitted, Sample, Subset
+from forgetscope.analysis.inputs.samples import Collected, GridCell, Omitted, Sample, Subset
 from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
 from forgetscope.analysis.paper.joint_model import FEWEST
 from forgetscope.analysis.paper.printed import deviations
@@ -27,7 +27,7 @@ COUNTED = ("diverged", "undefined", "unmeasured")
 LEFT_OUT = ("benchmark", "policy", "subset", "steps", *Omitted.__dataclass_fields__, "probes", "simulated")
 
 
-def sample_sizes(collection: Collection) -> pd.DataFrame:
+def sample_sizes(collection: Collected) -> pd.DataFrame:
     """Per partition: how wide the interval of a mean is, and the number of steps at which it would be as narrow as wanted."""
     rows = [
         row
@@ -39,7 +39,7 @@ def sample_sizes(collection: Collection) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SIZES))
 
 
-def left_out(collection: Collection) -> pd.DataFrame:
+def left_out(collection: Collected) -> pd.DataFrame:
     """Per benchmark and step number: steps, and what no estimate rests on."""
     rows: list[Row] = []
     for sample in collection.samples:
@@ -57,7 +57,7 @@ def left_out(collection: Collection) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(LEFT_OUT))
 
 
-def counted(frame: pd.DataFrame, collection: Collection) -> pd.DataFrame:
+def counted(frame: pd.DataFrame, collection: Collected) -> pd.DataFrame:
     """A frame about steps with, in every row, how many steps diverged and how many past classes were left out where it is from.
 
     Steps without a value are the difference between the steps of that place, as in `left_out`, and n."""
@@ -79,26 +79,26 @@ def counted(frame: pd.DataFrame, collection: Collection) -> pd.DataFrame:
     return pd.concat([frame, pd.DataFrame(counts, columns=list(COUNTED), index=frame.index, dtype="int64")], axis=1)
 
 
-def _parts(subset: str, retention: str, increment: str) -> list[Subset | Cell]:
+def _parts(subset: str, retention: str, increment: str) -> list[Subset | GridCell]:
     """What a row's labels name: one subset or partition, or two with `against` between them."""
     if "(" in subset:  # a partition in words
         step, _, rest = subset.partition(" (")
         retention, increment = (level.removesuffix(" %") for level in rest.removesuffix(")").split(", "))
-        return [Cell(int(step), retention, increment)]
+        return [GridCell(int(step), retention, increment)]
     if " against " in retention:
-        return [Cell(int(subset), level, increment) for level in retention.split(" against ")]
+        return [GridCell(int(subset), level, increment) for level in retention.split(" against ")]
     if retention:
-        return [Cell(int(subset), retention, increment)]
+        return [GridCell(int(subset), retention, increment)]
     labels = [label.split("_") for label in subset.split(" against ")]
     return [Subset(int(step), tuple(increments)) for step, *increments in labels]
 
 
-def missing(collection: Collection) -> pd.DataFrame:
+def missing(collection: Collected) -> pd.DataFrame:
     """What cannot be given, and what it would take, a sentence each."""
     return pd.DataFrame([{"what": text} for text in _missing(collection)], columns=["what"])
 
 
-def _sizes(sample: Sample, cell: Cell) -> Iterator[Row]:
+def _sizes(sample: Sample, cell: GridCell) -> Iterator[Row]:
     mask = sample.mask(cell)
     for name in ADVISED:
         values = sample.values[name][mask]
@@ -115,11 +115,16 @@ def _sizes(sample: Sample, cell: Cell) -> Iterator[Row]:
             }
 
 
-def _missing(collection: Collection) -> Iterator[str]:
+def _missing(collection: Collected) -> Iterator[str]:
     if collection.damaged:
         ids = ", ".join(id[:8] for id in collection.damaged[:3])
         yield f"damaged steps, left out: {len(collection.damaged)} ({ids}); `forgetscope store verify` names their files."
     yield from (f"a plan, left out: {text}" for text in collection.damaged_plans)
+    for name in collection.uncounted:
+        yield (
+            f"{name}: how many classes it has is recorded neither in steps nor in plans, so increments are numbers of classes "
+            "instead of percentages; steps that are run from now on record it."
+        )
     if not any(sample.steps for sample in collection.samples):
         yield "no finished step has past classes, so nothing can be forgotten; an experiment needs at least two steps."
         return
@@ -134,7 +139,7 @@ def _missing(collection: Collection) -> Iterator[str]:
         yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
 
 
-def _apart(collection: Collection) -> Iterator[str]:
+def _apart(collection: Collected) -> Iterator[str]:
     """Per benchmark on the paper's data: in what its settings differ, whatever the policy."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for sample in collection.samples:

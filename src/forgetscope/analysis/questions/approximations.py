@@ -6,9 +6,8 @@ classes by forgetting (paired over steps, in Fisher's z) and by how alike they r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +18,17 @@ from forgetscope.analysis.statistics.differences import Difference, paired_corre
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate, spearman
 from forgetscope.errors import StoreError
 from forgetscope.spec import BESIDE_THE_PROBES
-from forgetscope.store import ALL_LAYERS, COEFFICIENTS, EVERY_ITERATION, RELEASED, LeftOut, Store, StoredStep
+from forgetscope.store import (
+    ALL_LAYERS,
+    COEFFICIENTS,
+    EVERY_ITERATION,
+    RELEASED,
+    Setting,
+    Store,
+    StoredStep,
+    TellLeftOut,
+    first_step,
+)
 
 Values = NDArray[np.float64]
 
@@ -76,29 +85,34 @@ class Approximations:
     costs: list[Cost]
 
 
-def approximations(store: Store, left_out: LeftOut | None = None) -> list[Approximations]:
+def approximations(store: Store, left_out: TellLeftOut | None = None) -> list[Approximations]:
     """Per setting and step number; raises StoreError if no step of the store measured anything beside the probes.
 
     left_out: is told of damaged records; without it, the first is an error."""
-    groups: dict[tuple[str, ...], list[_Step]] = {}
-    for stored in store.readable(left_out):
+    groups: dict[tuple[int, Setting], list[_Step]] = {}
+    steps = {step.id: step for step in store.readable(left_out)}
+    parents = {id: step.parent for id, step in steps.items()}
+    for id, stored in steps.items():
         if stored.has("extra") and stored.divergence is None:
-            groups.setdefault(_setting(stored), []).append(_Step(stored))
+            first = steps.get(first_step(id, parents), stored)
+            setting = replace(stored.setting.but_for(*BESIDE_THE_PROBES), network_source=first.setting.network_source)
+            groups.setdefault((stored.number, setting), []).append(_Step(stored))
     if not groups:
         raise StoreError(
             f"No step in {store.path} measured anything beside the probes. Set all_layers_every, every_iteration or "
             "released_nic in a run or a benchmark (`forgetscope config`), and run it."
         )
+    named = [((_title(setting), step), group) for (step, setting), group in groups.items()]
     return [
         Approximations(
-            setting=key[0],
-            step=group[0].stored.spec.step,
+            setting=title,
+            step=step,
             steps=len(group),
             contrasts=list(_contrasts(group)),
             thinnings=list(_thinnings(group)),
             costs=list(_costs(group)),
         )
-        for key, group in sorted(groups.items())
+        for (title, step), group in sorted(named, key=lambda pair: pair[0])
     ]
 
 
@@ -107,10 +121,10 @@ class _Step:
 
     def __init__(self, stored: StoredStep) -> None:
         self.stored = stored
-        classes: pd.DataFrame = stored.table("classes").to_pandas()
-        past = classes[(classes["introduced_step"] < stored.spec.step) & classes["forgetting"].notna()]
-        self.class_ids = past["class_id"].tolist()
-        self.forgetting = past["forgetting"].to_numpy(np.float64)
+        past = stored.past_classes("class_id", "forgetting")
+        known = ~np.isnan(past["forgetting"].astype(np.float64))
+        self.class_ids = past["class_id"][known].tolist()
+        self.forgetting = past["forgetting"][known].astype(np.float64)
 
     @cached_property
     def probes(self) -> pd.DataFrame:
@@ -224,20 +238,8 @@ def _distance(values: Values, reference: Values) -> float:
     return float(np.linalg.norm((values - reference)[known]) / np.linalg.norm(reference[known]))
 
 
-def _setting(step: StoredStep) -> tuple[str, ...]:
-    """How it is called, and everything that it is: all but seed, classes and what is measured beside the probes."""
-    options = step.spec.model_dump(mode="json", exclude={"seed", "classes"})
-    rehearsal = {name: value for name, value in options["rehearsal"].items() if name not in BESIDE_THE_PROBES}
-    height, width = step.info["data"]["shape"]
-    kept = f"{rehearsal['memory']} images" if rehearsal["retention"] is None else f"retention {rehearsal['retention']:g}"
-    parts = (
-        f"{step.info['data']['name']} {width}x{height}",
-        step.info["network"],
-        f"{len(step.spec.classes)} new classes",
-        kept,
-        rehearsal["policy"],
-        f"{step.spec.training.epochs} epochs",
-    )
-    return ", ".join(parts), json.dumps(
-        {**options, "rehearsal": rehearsal, "data": step.info["data"]["digest"]}, sort_keys=True
-    )
+def _title(setting: Setting) -> str:
+    options = setting.options
+    kept = f"{options['memory']} images" if options["retention"] is None else f"retention {options['retention']:g}"
+    new, epochs = f"{options['classes']} new classes", f"{options['epochs']} epochs"
+    return ", ".join((setting.data, setting.network, new, kept, options["policy"], epochs))

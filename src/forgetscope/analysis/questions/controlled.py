@@ -129,13 +129,10 @@ def _over_runs(runs: Sequence[StoredStep]) -> list[ClassOverRuns]:
     """In the order of the head's nodes, which is that of the past classes in every run."""
     if not runs:
         return []
-    columns = ["class_id", "class_name", "introduced_step", "nic", "sic"]
-    tables = [run.table("classes", columns).to_pandas() for run in runs]
-    tables = [table[table["introduced_step"] < runs[0].spec.step] for table in tables]
-    nic, sic = (np.stack([table[name].to_numpy(np.float64) for table in tables]) for name in ("nic", "sic"))
-    rho, counts = over_reruns(nic, sic)
-    found = zip(tables[0]["class_id"].tolist(), tables[0]["class_name"].tolist(), rho.tolist(), counts.tolist(), strict=True)
-    return [ClassOverRuns(*row) for row in found]
+    past = [run.past_classes("class_id", "class_name", "nic", "sic") for run in runs]
+    nic, sic = (np.stack([columns[name].astype(np.float64) for columns in past]) for name in ("nic", "sic"))
+    found = (past[0]["class_id"], past[0]["class_name"], *over_reruns(nic, sic))
+    return [ClassOverRuns(*row) for row in zip(*(column.tolist() for column in found), strict=True)]
 
 
 def _spread(classes: Sequence[ClassOverRuns]) -> Spread:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
-from forgetscope.analysis.inputs.samples import Cell, Collection, Sample, Subset
+from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Subset
 from forgetscope.analysis.inputs.training_shares import SHARES, moment, seen_shares
 from forgetscope.analysis.paper.descriptions import MODEL, THREE
 from forgetscope.analysis.paper.figures import swarms
@@ -39,7 +39,7 @@ CALIBRATION = (
 )
 
 
-def early_warning(collection: Collection, joint: JointModels) -> pd.DataFrame:
+def early_warning(collection: Collected, joint: JointModels) -> pd.DataFrame:
     """Precision at k and area under the ROC curve, mean over steps with intervals from resampled experiments.
 
     A share of 0 is the probe before training, where a store has no other within the first of the shares.
@@ -48,7 +48,7 @@ def early_warning(collection: Collection, joint: JointModels) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(WARNING))
 
 
-def flagged(collection: Collection, joint: JointModels) -> pd.DataFrame:
+def flagged(collection: Collected, joint: JointModels) -> pd.DataFrame:
     """Every past class of the steps that swarm figures draw: its score after a share of training, and what became of it.
 
     A class is `flagged` if its score is among the highest quarter of its step, and `hit` if its forgetting is. Scores are
@@ -64,7 +64,7 @@ def flagged(collection: Collection, joint: JointModels) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(FLAGGED))
 
 
-def calibration(collection: Collection, joint: JointModels) -> pd.DataFrame:
+def calibration(collection: Collected, joint: JointModels) -> pd.DataFrame:
     """Held-out predictions in ten groups of equal size: what was predicted, and what came. Slope and intercept are those of
     observed on predicted forgetting; 1 and 0 are perfect."""
     rows = [row for sample in collection.samples for subset in sample.subsets for row in _calibrated(sample, subset, joint)]
@@ -93,7 +93,7 @@ def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Ro
                 yield row
 
 
-def _flags(sample: Sample, cell: Cell, swarm: int, i: int, joint: JointModels) -> Iterator[Row]:
+def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModels) -> Iterator[Row]:
     step = sample.steps[i]
     held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
     modelled = bool(held_out) and len(held_out[i]) > 0

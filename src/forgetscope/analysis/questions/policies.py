@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from forgetscope.analysis.experiments import Experiment, StepSummary
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
-from forgetscope.store import Store, StoredStep
+from forgetscope.store import POLICY, Store, told_apart
 
 BASELINE = "uniform"
 QUANTITIES = {
@@ -42,20 +40,21 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
     """Every policy that forms pairs with the baseline policy, the baseline first; empty where there are none."""
     found = list(found)
     found = [experiment for experiment in found if not experiment.simulated] or found  # never both in one mean
-    if len({_policy(step) for experiment in found for step in experiment.chain[1:]}) < 2:
+    names = told_apart(step.setting.policy for experiment in found for step in experiment.chain[1:])
+    if len(names) < 2:
         return []
-    siblings: dict[tuple[int, str], dict[str, StepSummary]] = {}
+    siblings: dict[tuple[int, tuple[object, ...]], dict[str, StepSummary]] = {}
     diverged: dict[str, tuple[int, str]] = {}
     for experiment in found:
-        policies = {_policy(step) for step in experiment.chain[1:]}
+        policies = {step.setting.policy for step in experiment.chain[1:]}
         if len(policies) != 1:
             continue
-        (policy,) = policies
+        policy = names[policies.pop()]
         if experiment.diverged is not None:
             diverged[experiment.diverged.id] = (len(experiment.chain), policy)
-        rest = experiment.steps[0].id if experiment.steps else ""
+        rest: tuple[object, ...] = tuple(step.id for step in experiment.steps[:1])
         for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
-            rest += _but_for_the_policy(step)
+            rest += (step.info["spec"]["seed"], tuple(step.info["spec"]["classes"]), step.setting.but_for(*POLICY))
             siblings.setdefault((summary.step, rest), {})[policy] = summary
     pairs: dict[tuple[int, str], list[tuple[StepSummary, StepSummary]]] = {}
     for (number, _), by_policy in siblings.items():
@@ -76,21 +75,6 @@ def planned_experiments(store: Store, chains: Iterable[Sequence[str]]) -> list[E
         if until:
             found.append(Experiment([store.step(id) for id in chain[:until]]))
     return found
-
-
-def _policy(step: StoredStep) -> str:
-    return str(step.info["spec"]["rehearsal"]["policy"])
-
-
-def _but_for_the_policy(step: StoredStep) -> str:
-    spec = step.info["spec"]
-    rehearsal = {**spec["rehearsal"], "policy": None, "policy_source": None}
-    return json.dumps([spec["seed"], spec["classes"], *(_set(part) for part in (spec["training"], rehearsal))])
-
-
-def _set(options: dict[str, Any]) -> dict[str, Any]:
-    """What is not set does not count: an option may be younger than the step."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _comparison(

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from forgetscope.analysis.inputs.samples import Collection, Sample, Subset
+from forgetscope.analysis.inputs.samples import Collected, Sample, Subset
 from forgetscope.analysis.statistics.estimates import mean_estimate
 from forgetscope.store import Store
 
 COLUMNS = ("benchmark", "policy", "subset", "class_id", "class_name", "mean", "mean_lo", "mean_hi", "n", "simulated")
 
 
-def class_forgetting(collection: Collection, store: Store) -> pd.DataFrame:
+def class_forgetting(collection: Collected, store: Store) -> pd.DataFrame:
     """Per benchmark, step number and class, most forgotten first; t intervals over steps. store: to look up names."""
     rows = []
     for sample in collection.samples:

@@ -11,7 +11,9 @@ import base64
 import math
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.errors import StoreError
@@ -113,7 +115,7 @@ def _document(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> dict[s
             str(id): {"name": name, "introduced": introduced, "thumbnail": _data_uri(thumbnails.get(id))}
             for id, name, introduced in zip(ids, rows["class_name"].tolist(), rows["introduced_step"].tolist(), strict=True)
         },
-        "accuracies": {"classes": ids, "steps": accuracies.columns.tolist(), "values": _numbers(accuracies)},
+        "accuracies": {"classes": ids, "steps": accuracies.columns.tolist(), "values": _numbers(accuracies.to_numpy())},
         "steps": [_step(experiment, summary) for summary in experiment.summaries],
     }
 
@@ -133,21 +135,18 @@ def _step(experiment: Experiment, summary: StepSummary) -> dict[str, object]:
         "correlations": {name: _number(rho) for name, rho in summary.correlations.items()},
         "past": [
             {"id": id, "missing": reason if isinstance(reason, str) else None, **dict(zip(columns, values, strict=True))}
-            for id, reason, values in zip(order, past["missing"], _numbers(past[columns]), strict=True)
+            for id, reason, values in zip(order, past["missing"], _numbers(past[columns].to_numpy()), strict=True)
         ],
-        "curves": _curves(experiment.probes[experiment.probes["step"] == summary.step], order),
+        "curves": _curves(experiment.steps[summary.step - 1], order),
         "matrix": _matrix(experiment.pairs[experiment.pairs["step"] == summary.step], order),
     }
 
 
-def _curves(probes: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
+def _curves(step: StoredStep, order: list[int]) -> dict[str, object] | None:
     """Each coefficient so far at every probe, per class in `order`; once a term is missing, so is every later sum."""
-    if probes.empty:
-        return None
-    sums = {
-        name: probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False) for name in COEFFICIENTS
-    }
-    return {"iterations": sums["sic"].index.tolist(), **{name: _numbers(frame[order].T) for name, frame in sums.items()}}
+    iterations, sums = step.partial_sums(order)
+    curves = {name: _numbers(sums[:, i].T) for i, name in enumerate(COEFFICIENTS)}
+    return {"iterations": iterations.tolist(), **curves} if len(iterations) else None
 
 
 def _matrix(pairs: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
@@ -156,11 +155,11 @@ def _matrix(pairs: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
         return None
     new = pairs.loc[pairs["source_is_new"], "source_class_id"].unique().tolist()
     terms = pairs.pivot(index="class_id", columns="source_class_id", values="term").loc[order, [*order, *new]]
-    return {"past": order, "new": new, "terms": _numbers(terms)}
+    return {"past": order, "new": new, "terms": _numbers(terms.to_numpy())}
 
 
-def _numbers(frame: pd.DataFrame) -> list[list[float | None]]:
-    return [[_number(value) for value in row] for row in frame.to_numpy(dtype="float64").tolist()]
+def _numbers(rows: NDArray[np.float64]) -> list[list[float | None]]:
+    return [[_number(value) for value in row] for row in rows.astype(np.float64).tolist()]
 
 
 def _number(value: float) -> float | None:

@@ -15,7 +15,7 @@ from forgetscope.analysis.paper.figures import swarms
 from forgetscope.analysis.results import Analysis
 from forgetscope.data.images import DataSet, image_sheet
 from forgetscope.report.pages.packing import number, numbers, packed
-from forgetscope.store import COEFFICIENTS, Store, StoredStep
+from forgetscope.store import COEFFICIENTS, Store, StoredStep, past_rows
 
 Progress = Callable[[str, int, int], None]
 DataSource = Callable[[dict[str, Any]], DataSet | None]
@@ -138,7 +138,7 @@ class _Builder:
             self.names[benchmark, id] = name
         if step.info["environment"] not in self.environments:
             self.environments.append(step.info["environment"])
-        past = rows[rows["introduced_step"] < step.spec.step]
+        past = rows[past_rows(rows, step.number)]
         run: dict[str, Any] = {"id": step.id, "seed": step.spec.seed, "data": position, "classes": past["class_id"].tolist()}
         for name in ("forgetting", "accuracy_when_learned", "accuracy", *MEASURES):
             run[name] = numbers(past[name].to_numpy(np.float64).tolist(), DIGITS)
@@ -208,18 +208,14 @@ def _accuracies(step: StoredStep, classes: list[int]) -> list[list[float | None]
 
 def _trajectories(step: StoredStep, classes: list[int]) -> dict[str, Any]:
     """Each coefficient so far, at moments spread evenly over training; once a term is missing, so are later sums."""
-    probes = step.table("probes").select(["iteration", "class_id", *COEFFICIENTS]).to_pandas()
-    if probes.empty:
+    iterations, sums = step.partial_sums(classes)
+    count = len(iterations)
+    if not count:
         return {"iterations": []}
-    if not set(classes) <= set(probes["class_id"]):
-        raise step.damaged("probes.parquet", "no rows for some past classes of classes.parquet")
-    sums = {}
-    for name in COEFFICIENTS:
-        sums[name] = probes.pivot(index="iteration", columns="class_id", values=name).cumsum(skipna=False)[classes]
-    count = len(sums["sic"])
     kept = np.unique(np.linspace(0, count - 1, min(count, MOMENTS)).round().astype(int))
-    curves = {name: [numbers(line, CURVE_DIGITS) for line in frame.to_numpy()[kept].T.tolist()] for name, frame in sums.items()}
-    return {"iterations": sums["sic"].index.to_numpy()[kept].tolist(), **curves}
+    lines = sums[kept].transpose(1, 2, 0).tolist()  # of each coefficient, one per class
+    curves = {name: [numbers(line, CURVE_DIGITS) for line in own] for name, own in zip(COEFFICIENTS, lines, strict=True)}
+    return {"iterations": iterations[kept].tolist(), **curves}
 
 
 def _sources(pairs: pd.DataFrame, classes: list[int]) -> list[list[list[float | None]]]:

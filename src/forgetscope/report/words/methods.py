@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forgetscope.analysis.headline import counted_steps
-from forgetscope.analysis.inputs.samples import Sample
+from forgetscope.analysis.inputs.samples import Sample, size_of_level
 from forgetscope.analysis.reading import left_out_sentences
 from forgetscope.analysis.results import Analysis
 from forgetscope.benchmark.space import BenchmarkSpec, presets
@@ -51,7 +51,7 @@ def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list
         seeds = sorted({step.facts.seed for sample in samples for step in sample.steps})
         shown = ", ".join(map(str, seeds[:LISTED])) + (f" and {len(seeds) - LISTED} more" if len(seeds) > LISTED else "")
         rows.append((f"Seeds of {name}", shown))
-        digests = dict.fromkeys(step.facts.digest for sample in samples for step in sample.steps)
+        digests = dict.fromkeys(step.facts.setting.digest for sample in samples for step in sample.steps)
         rows.append((f"Data digest of {name}", ", ".join(digests)))
     return rows
 
@@ -72,22 +72,24 @@ def _by_benchmark(analysis: Analysis) -> list[list[Sample]]:
 
 def _described(samples: Sequence[Sample]) -> Iterator[str]:
     """Samples of one benchmark differ in nothing but the policy."""
-    first = samples[0].steps[0].facts
+    first = samples[0].steps[0].facts.setting
     options = first.options
     numbers = sorted({n for sample in samples for n in sample.numbers})
     steps = _listed([counted_steps(sum(int((sample.number == n).sum()) for sample in samples), n) for n in numbers])
-    size = f" at {options['image_size']} pixels" if options.get("image_size") else ""
+    size = f" at {first.image_size} pixels" if first.image_size else ""
     where = f"on {samples[0].dataset}{size} in class-incremental steps"
     yield f"{samples[0].benchmark}: " + (
         f"training of {first.network} {where} was simulated with a known truth, {steps}; nothing was trained."
         if samples[0].simulated
         else f"{first.network} was trained {where}, and {steps} were measured."
     )
-    increments = sorted({level for sample in samples for n in sample.numbers for level in sample.increments(n)}, key=float)
+    found = {level for sample in samples for n in sample.numbers for level in sample.increments(n)}
+    increments = sorted(found, key=size_of_level)
     retentions = dict.fromkeys(level for sample in samples for n in sample.numbers for level in sample.retentions(n))
     policies = [sample.policy for sample in samples]
     chosen = f"the policy {policies[0]}" if len(policies) == 1 else f"one of {len(policies)} policies ({_listed(policies)})"
-    new = f"{_listed(increments, 'or')}\u202f% of the classes"
+    counted = " " in increments[-1]  # it is not recorded of how many
+    new = _listed(increments, "or") if counted else f"{_listed(increments, 'or')}\u202f% of the classes"
     yield f"Each step introduces {new}; {_kept(list(retentions))} for rehearsal, chosen by {chosen}."
     roots = [set(sample.root) for sample in samples]
     shared = any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots))

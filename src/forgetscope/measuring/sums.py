@@ -1,0 +1,134 @@
+"""Adding up probes: the plain sum of a class's terms over a step's probes is its coefficient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from forgetscope.errors import InputError
+from forgetscope.measuring.all_layers import AllLayers
+from forgetscope.measuring.coefficients import Coefficients
+from forgetscope.measuring.measurement import Measurement
+from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(eq=False)
+class Sums:
+    """What the probes of P past classes add up to, with each probe's own terms; small, and empty at first.
+
+    `a + b` has the probes of both, first those of a. `state_dict` is plain tensors, for any checkpoint:
+
+    >>> import torch, forgetscope as fs
+    >>> images, labels = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 2
+    >>> network = torch.nn.Linear(3, 4)
+    >>> probe = fs.Probe(images, labels, torch.arange(4), images, labels + 2)
+    >>> first = probe.measure(network, features=torch.nn.Identity(), head=network)
+    >>> saved = probe.sums.state_dict()  # torch.save(saved, "checkpoint.pt")
+    >>> probe.sums.reset()
+    >>> probe.sums.load_state_dict(saved)
+    >>> bool((probe.coefficients.sic == first.terms.sic).all())
+    True
+    >>> list(probe.sums.to_frame().columns)
+    ['sic', 'cic', 'nic', 'all_nic', 'log_sim']
+    """
+
+    nodes: tuple[int, ...] | None = None  # of the past classes, where it is known: names them, and no others are added
+    iterations: list[int] = field(default_factory=list)  # of each probe
+    values: list[Tensor] = field(default_factory=list)  # of each probe [quantities, P]
+    pairs: Tensor | None = None  # [P, P + N], summed
+    log_sim: Tensor | None = None  # [P]: at the first probe
+
+    def __len__(self) -> int:
+        """Of how many probes."""
+        return len(self.iterations)
+
+    def __add__(self, other: Sums) -> Sums:
+        self._demand(other.nodes, other.values)
+        log_sim = other.log_sim if self.log_sim is None else self.log_sim
+        iterations, values = self.iterations + other.iterations, self.values + other.values
+        return Sums(self.nodes or other.nodes, iterations, values, _added(self.pairs, other.pairs), log_sim)
+
+    def add(self, measurement: Measurement, iteration: int | None = None) -> None:
+        """One more probe; iteration: how many of training are done, by default the probes are counted."""
+        self.add_terms(quantities_of(measurement), iteration)
+        self.pairs = _added(self.pairs, measurement.pairs)
+        if self.log_sim is None:
+            self.log_sim = measurement.new_logits
+
+    def add_terms(self, values: Tensor, iteration: int | None = None) -> None:
+        """One more probe of which nothing but its quantities [quantities, P] is wanted."""
+        self._demand(None, [values])
+        self.iterations.append(len(self) if iteration is None else iteration)
+        self.values.append(values)
+
+    @property
+    def totals(self) -> Tensor:
+        """[quantities, P]: of the coefficients these are the values."""
+        if not self.values:
+            raise InputError("Nothing has been measured yet. Call probe.measure(network) first.")
+        return torch.stack(self.values).sum(dim=0)
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """SIC, CIC, NIC and ALL-NIC over the probes so far."""
+        return Coefficients(*self.totals[: len(COEFFICIENTS)])
+
+    def reset(self) -> None:
+        """Back to nothing measured."""
+        self.iterations, self.values, self.pairs, self.log_sim = [], [], None, None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        found = {
+            "nodes": None if self.nodes is None else torch.tensor(self.nodes),
+            "pairs": self.pairs,
+            "log_sim": self.log_sim,
+        }
+        if self.values:
+            found |= {"iterations": torch.tensor(self.iterations), "values": torch.stack(self.values)}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state_dict` gave, in place of what is here."""
+        loose = {name: tensor.cpu() for name, tensor in state.items()}
+        nodes, iterations, values = (loose.pop(name, None) for name in ("nodes", "iterations", "values"))
+        unknown = loose.keys() - {"pairs", "log_sim"}
+        if unknown or (iterations is None) != (values is None):
+            raise InputError(f"{sorted(state)} are not the names of a state_dict of Sums. Load what Sums.state_dict() gave.")
+        self._demand(None if nodes is None else tuple(nodes.tolist()), [] if values is None else list(values))
+        self.iterations, self.values = ([], []) if iterations is None or values is None else (iterations.tolist(), list(values))
+        self.pairs, self.log_sim = loose.get("pairs"), loose.get("log_sim")
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per past class, named by its head node: the sums of its terms, and LOG-SIM."""
+        import pandas as pd
+
+        sums = dict(zip(COEFFICIENTS, self.totals.numpy(), strict=False))
+        log_sim = {} if self.log_sim is None else {"log_sim": self.log_sim.numpy()}
+        nodes = range(self.values[0].shape[1]) if self.nodes is None else self.nodes
+        return pd.DataFrame(sums | log_sim, index=pd.Index(list(nodes), name="node"))
+
+    def _demand(self, nodes: tuple[int, ...] | None, values: list[Tensor]) -> None:
+        """That these nodes and values are of the same classes as ours."""
+        if nodes is not None and self.nodes is not None and nodes != self.nodes:
+            raise InputError(f"Sums of past classes {list(nodes)} are not sums of past classes {list(self.nodes)}.")
+        classes = len(self.nodes) if self.nodes is not None else self.values[0].shape[1] if self.values else None
+        found = tuple(values[0].shape) if values else None
+        if found and classes is not None and found != (len(QUANTITIES), classes):
+            raise InputError(f"A probe has {found} quantities and past classes, expected {(len(QUANTITIES), classes)}.")
+
+
+def quantities_of(measurement: Measurement | AllLayers) -> Tensor:
+    """[quantities, P]"""
+    terms = [getattr(measurement.terms, name) for name in COEFFICIENTS]
+    return torch.stack([*terms, *(getattr(measurement, name) for name in QUANTITIES[len(COEFFICIENTS) :])])
+
+
+def _added(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return other if one is None else one if other is None else one + other

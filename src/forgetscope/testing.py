@@ -1,0 +1,258 @@
+"""The contracts of what can be plugged in, as functions for your own tests; ours use them too. No test framework is needed.
+
+from forgetscope.testing import check_network, check_policy
+
+def test_my_policy():
+    check_policy(most_confident)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from forgetscope.data.inputs import Normalisation
+from forgetscope.errors import SpecError
+from forgetscope.learning import networks
+from forgetscope.learning.candidates import Candidates
+from forgetscope.learning.policies import Policy, checked_choice
+from forgetscope.measuring.measurement import ProbeData, measure
+from forgetscope.randomness import Purpose, Streams
+from forgetscope.spec import AugmentationSpec
+
+__all__ = ["BrokenContract", "check_network", "check_policy", "make_candidates"]
+
+NODES = 4
+
+
+class BrokenContract(AssertionError):
+    """Says what was promised, what was found, and what to do."""
+
+
+def make_candidates(images: int = 24, seed: int = 0) -> Candidates:
+    """Noise of 8 x 8 pixels as a class of a network that has not learned it, to try a policy on.
+
+    >>> from forgetscope.testing import make_candidates
+    >>> candidates = make_candidates(10)
+    >>> len(candidates), candidates.features.shape, candidates.probabilities.shape
+    (10, (10, 64), (10, 4))
+    """
+    rng = np.random.default_rng(seed)
+    pixels = torch.from_numpy(rng.integers(256, size=(images, 8, 8, 3), dtype=np.uint8))
+    network = networks.build_network("resnet8", NODES, rng)
+    with torch.no_grad():
+        network.head.weight.mul_(20)  # type: ignore[operator,union-attr]  # far from uniform predictions
+    normalise = Normalisation(torch.full((3,), 0.5), torch.ones(3))
+    augmentation = AugmentationSpec(crop=2, flip=True, brightness=0.5)
+    history = rng.integers(0, 7, images)
+    return Candidates(pixels, 1, history, network, normalise, augmentation, _ClassBlind(seed, 2))
+
+
+def check_policy(policy: Policy, *, ordered: bool = True) -> None:
+    """Raises BrokenContract if a rehearsal policy breaks a promise that runs rely on.
+
+    It returns as many different positions as are asked for, also of equal images and of all there are; the same stream gives
+    the same choice; which head node the class has does not matter; nothing but the stream is drawn from, and network, images
+    and history stay as they are. ordered: a smaller quota gives the first of a larger one's, the most valuable images first.
+
+    >>> import numpy as np
+    >>> from forgetscope.testing import check_policy
+    >>> def most_confident(candidates, quota, rng):
+    ...     return np.argsort(-candidates.probabilities[:, candidates.node], kind="stable")[:quota]
+    >>> check_policy(most_confident)
+    >>> check_policy(lambda candidates, quota, rng: np.random.permutation(len(candidates))[:quota])
+    Traceback (most recent call last):
+    forgetscope.testing.BrokenContract: policy <lambda> moved NumPy's global generator. Draw from `rng`, which it is given.
+    """
+    name = getattr(policy, "__name__", type(policy).__name__)
+
+    def choice(candidates: Candidates, quota: int, seed: int = 0) -> list[int]:
+        with _leaving_alone(f"policy {name}", "Draw from `rng`, which it is given."), _broken():
+            chosen: list[int] = checked_choice(name, policy, candidates, quota, np.random.default_rng(seed)).tolist()
+        return chosen
+
+    for images, quota in ((1, 1), (7, 3), (12, 12)):
+        for seed in range(3):
+            choice(make_candidates(images, seed), quota, seed)
+    one = make_candidates(1)
+    choice(replace(one, images=one.images.expand(20, -1, -1, -1).contiguous(), history=np.full(20, 3)), 20)  # all equal
+
+    given = make_candidates()
+    before = _state_of(given)
+    found = choice(given, 9)
+    _demand_same(before, _state_of(given), f"policy {name} changed", "Work on a copy: others choose from the same.")
+    again = choice(make_candidates(), 9)
+    if found != again:
+        raise BrokenContract(
+            f"policy {name} chose {found} and then {again} from the same images with the same stream. "
+            "Draw from `rng`, and keep nothing between calls."
+        )
+    if ordered and found[:4] != (fewer := choice(given, 4)):
+        raise BrokenContract(
+            f"policy {name} chose {fewer} for a quota of 4, and {found[:4]} as the first of 9. Return the most valuable first, "
+            "whatever the quota; or check with ordered=False if its choice of a few is meant to be another one."
+        )
+    moved = choice(_with_nodes_exchanged(given), 9)
+    if found != moved:
+        raise BrokenContract(
+            f"policy {name} chose {found} of a class at head node {given.node}, and {moved} of the same class at another node. "
+            "Treat every class alike: use candidates.node for its own column only."
+        )
+
+
+def check_network(
+    factory: Callable[[int], nn.Module], *, image_size: int | tuple[int, int] = 32, single_images: bool = False
+) -> None:
+    """Raises BrokenContract if a network that is made by `factory(classes)` breaks a promise that runs rely on.
+
+    It has `features(images) -> [n, d]` and a linear `head` with a bias, and its output is what the head makes of the features,
+    also of a head that has grown. In evaluation an image's output depends on that image and the weights alone. Training reaches
+    the head. Its weights are drawn from torch's generator alone; its state can be saved, and loaded into another one; a probe
+    leaves no trace. image_size: of the images it will see; single_images: it can learn from a batch of one, which
+    sampling = 'reshuffled-short' may make.
+
+    >>> import torch
+    >>> from forgetscope.testing import check_network
+    >>> class Small(torch.nn.Module):
+    ...     def __init__(self, classes):
+    ...         super().__init__()
+    ...         self.body, self.head = torch.nn.Linear(3 * 8 * 8, 16), torch.nn.Linear(16, classes)
+    ...     def features(self, images):
+    ...         return self.body(images.flatten(1)).relu()
+    ...     def forward(self, images):
+    ...         return self.head(self.features(images))
+    >>> check_network(Small, image_size=8)
+    """
+    name, classes = getattr(factory, "__name__", type(factory).__name__), 3
+    size = (image_size, image_size) if isinstance(image_size, int) else image_size
+    images = torch.randn(6, 3, *size, generator=torch.Generator().manual_seed(0))
+    nodes = torch.arange(6) % classes
+
+    def build() -> nn.Module:
+        with (
+            torch.random.fork_rng(devices=[]),
+            _leaving_alone(f"network {name}", "Draw from torch's.", besides=("torch's",)),
+            _broken(),
+        ):
+            torch.manual_seed(0)
+            network = factory(classes)
+            networks.check_network(name, network, classes)
+            networks.check_features(name, network, images)
+        return network
+
+    network, twin = build(), build()
+    _demand_same(network.state_dict(), twin.state_dict(), f"network {name}: with the same seed of torch, other weights in", "")
+    _check_evaluation(name, network, images)
+    _check_training(name, network, images, nodes, single_images)
+    _check_state(name, network, twin, images)
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    old = network.eval()(images)
+    networks.grow_head(network, 2, np.random.default_rng(0))
+    with _broken():
+        networks.check_features(name, network, images)
+    if not torch.allclose(network(images)[:, :classes], old, rtol=1e-3, atol=1e-4):
+        raise BrokenContract(
+            f"network {name}: a grown head changes the outputs of old classes. Compute them from `self.head` alone."
+        )
+    with _leaving_alone(f"a probe of network {name}", "Let features(images) draw nothing in evaluation mode."):
+        measure(network, ProbeData(images, nodes, torch.arange(classes), images, 3 + nodes % 2))
+    after = {key: value for key, value in network.state_dict().items() if not key.startswith("head.")}
+    _demand_same(
+        {key: before[key] for key in after}, after, f"network {name}: evaluation changes", "Change state in training only."
+    )
+
+
+def _check_evaluation(name: str, network: nn.Module, images: Tensor) -> None:
+    with torch.no_grad():
+        together, again, alone = network.eval()(images), network(images), network(images[:1])
+    if not torch.equal(together, again):
+        raise BrokenContract(f"network {name}: the same images give other outputs in evaluation mode. Heed `self.training`.")
+    if not torch.allclose(together[:1], alone, rtol=1e-3, atol=1e-4):
+        raise BrokenContract(f"network {name}: in evaluation an image's output depends on the others of its batch.")
+
+
+def _check_training(name: str, network: nn.Module, images: Tensor, nodes: Tensor, single_images: bool) -> None:
+    network.train()
+    for count in (len(images), 1) if single_images else (len(images),):
+        network.zero_grad()
+        try:
+            F.cross_entropy(network(images[:count]), nodes[:count]).backward()  # type: ignore[no-untyped-call]
+        except ValueError as error:  # BatchNorm, where one image has one value per channel
+            raise BrokenContract(f"network {name} cannot learn from {count} images: {error}") from error
+        gradient = network.head.weight.grad  # type: ignore[union-attr]
+        if not isinstance(gradient, Tensor) or not bool(gradient.isfinite().all() & gradient.any()):
+            raise BrokenContract(f"network {name}: no gradient reaches its head from {count} images. Do not detach the output.")
+    network.zero_grad()
+
+
+def _check_state(name: str, network: nn.Module, twin: nn.Module, images: Tensor) -> None:
+    state = network.state_dict()
+    odd = [key for key, value in state.items() if not isinstance(value, Tensor) or value.dtype == torch.bfloat16]
+    if odd:
+        raise BrokenContract(f"network {name}: {odd} of its state cannot be saved. Keep tensors of NumPy's types only.")
+    twin.load_state_dict(state)
+    with torch.no_grad():
+        if not torch.equal(twin.eval()(images), network.eval()(images)):
+            raise BrokenContract(f"network {name}: a saved and loaded state gives other outputs. Register all of it.")
+
+
+class _ClassBlind(Streams):
+    """The same numbers for every class, so that policies that draw by node can be compared between nodes."""
+
+    def __call__(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
+        return super().__call__(purpose)
+
+
+def _with_nodes_exchanged(given: Candidates) -> Candidates:
+    """The head's rows move, the class's node with them."""
+    order = torch.tensor([2, 3, 0, 1])
+    network = networks.build_network("resnet8", NODES, None)
+    state = given.network.state_dict()
+    network.load_state_dict({key: value[order] if key.startswith("head.") else value for key, value in state.items()})
+    return replace(given, network=network, node=int((order == given.node).nonzero()))
+
+
+def _state_of(candidates: Candidates) -> dict[str, Tensor]:
+    tensors = {"images": candidates.images, "history": torch.from_numpy(candidates.history)}
+    return {name: tensor.clone() for name, tensor in {**tensors, **candidates.network.state_dict()}.items()}
+
+
+def _demand_same(before: dict[str, Tensor], after: dict[str, Tensor], what: str, remedy: str) -> None:
+    changed = [name for name, tensor in before.items() if not torch.equal(tensor, after[name])]
+    if changed:
+        raise BrokenContract(f"{what} {', '.join(changed[:3])}. {remedy}".strip())
+
+
+@contextmanager
+def _broken() -> Iterator[None]:
+    """What runs refuse is a broken contract here."""
+    try:
+        yield
+    except SpecError as error:
+        raise BrokenContract(str(error)) from None
+
+
+@contextmanager
+def _leaving_alone(who: str, remedy: str, *, besides: tuple[str, ...] = ()) -> Iterator[None]:
+    """No global generator moves in the block, besides these."""
+    before = _generators()
+    yield
+    for whose, state in _generators().items():
+        if state != before[whose] and whose not in besides:
+            raise BrokenContract(f"{who} moved {whose} global generator. {remedy}")
+
+
+def _generators() -> dict[str, object]:
+    _, keys, *rest = np.random.get_state()
+    return {
+        "torch's": torch.get_rng_state().tolist(),
+        "NumPy's": (np.asarray(keys).tolist(), *rest),
+        "Python's": random.getstate(),
+    }
