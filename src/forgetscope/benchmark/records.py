@@ -28,7 +28,7 @@ from forgetscope.errors import DamagedPlan
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
 from forgetscope.foreign import Count, Id, Text, first_problem, strict_json
 from forgetscope.store import Store, TellLeftOut
-from forgetscope.store.stepfiles import PLAN_BYTES, STEPS
+from forgetscope.store.stepfiles import PLAN_BYTES, STEPS, Simulated
 
 SCHEMA = 1
 PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")
@@ -139,11 +139,6 @@ class _Reruns(_Checked):
     others: list[Id]
 
 
-class _Simulated(_Checked):
-    seed: int
-    truth: dict[Text, float]
-
-
 class _Recorded(_Checked):
     """Every key of a plan.json that anybody uses."""
 
@@ -159,7 +154,7 @@ class _Recorded(_Checked):
     vary: list[Text] | None = None
     pairs: Count | None = None
     runs: Count | None = None
-    simulated: _Simulated | None = None
+    simulated: Simulated | None = None
 
 
 @dataclass(frozen=True)
