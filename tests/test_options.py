@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -236,3 +237,15 @@ def test_run_and_write_report_say_which_types_they_take(tmp_path: Path) -> None:
         fs.run(RunSpec(), None)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="not a str"):
         fs.write_report(str(tmp_path), tmp_path / "page.html")  # type: ignore[arg-type]
+
+
+def test_a_named_pipe_is_not_waited_for_and_one_of_the_shell_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.toml")
+    for read in (RunSpec.from_toml, BenchmarkSpec.load):
+        with pytest.raises(SpecError, match=r"Cannot read .*run.toml: it is a named pipe\."):
+            read(tmp_path / "run.toml")
+    reading, writing = os.pipe()
+    os.write(writing, b"epochs = 7")
+    os.close(writing)
+    assert RunSpec.from_toml(Path(f"/dev/fd/{reading}")).epochs == 7
+    os.close(reading)

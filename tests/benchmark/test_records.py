@@ -158,3 +158,9 @@ def test_no_number_of_a_stranger_keeps_a_failure_from_being_forgotten(number: in
         assert set(Journal(tmp_path).failures(set())) == {STEP}
         Journal(tmp_path).retry([STEP])
         assert Journal(tmp_path).failures(set()) == {}
+
+
+def test_a_line_of_more_than_a_megabyte_is_no_event(tmp_path: Path) -> None:
+    line = json.dumps({"event": "done", "step": STEP, "more": [[]] * 400_000})
+    (tmp_path / "journal.jsonl").write_text(line + "\n" + json.dumps({"event": "done", "step": STEP}))
+    assert Journal(tmp_path).events() == [{"event": "done", "step": STEP}]

@@ -40,6 +40,7 @@ NEEDED = {
 }
 
 JOURNAL_BYTES = 64 * 2**20  # of one part; a step adds less than 200
+EVENT_BYTES = 2**20
 LAST = 2**53  # number of an event that is believed, or there would be none above a stranger's; equal ones follow their file
 FACTS = {  # what readers of such events rely on
     "started": ("time",),
@@ -252,6 +253,8 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
+    if len(line) > EVENT_BYTES:
+        return None
     try:
         event: dict[str, Any] = json.loads(line)
         found = _Event.model_validate(event)
