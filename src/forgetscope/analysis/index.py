@@ -73,7 +73,9 @@ def _stamp(step: StoredStep) -> str | None:
     try:
         digest = hashlib.sha256(read_regular(step.folder / "manifest.json", limit_of("manifest.json")))
         with os.scandir(step.folder) as files:
-            facts = sorted((file.name, (found := file.stat(follow_symlinks=False)).st_size, found.st_mtime_ns) for file in files)
+            facts = sorted(
+                (file.name, (found := file.stat(follow_symlinks=False)).st_size, found.st_mtime_ns) for file in files
+            )
         digest.update(repr(facts).encode())
         return digest.hexdigest()
     except OSError:

@@ -27,4 +27,6 @@ def main() -> None:
     except ImportError as error:
         if "shared object" not in str(error):
             raise
-        sys.exit(f"Error: Cannot load a library: {error}. Is there too little memory (`ulimit -v`), or is it not installed whole?")
+        sys.exit(
+            f"Error: Cannot load a library: {error}. Is there too little memory (`ulimit -v`), or is it not installed whole?"
+        )

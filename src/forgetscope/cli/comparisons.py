@@ -22,7 +22,7 @@ from forgetscope.cli.plans import (
     name_failures,
     work_off,
 )
-from forgetscope.errors import ForgetscopeError
+from forgetscope.errors import ForgetscopeError, SpecError
 
 
 @guarded
@@ -54,6 +54,8 @@ def compare(
     from forgetscope.store import Store
 
     given = overrides(settings)
+    if "policy" in given:
+        raise SpecError("--set policy: name the policies that are compared with --policies, for example uniform,entropy.")
     run = RunSpec(**given) if config is None else RunSpec.from_toml(config, given)
     names = [name.strip() for name in policies.split(",")]
     baseline = baseline or names[0]

@@ -12,6 +12,7 @@ import typer
 from forgetscope.characters import visible
 from forgetscope.cli.commands import Commands
 from forgetscope.cli.console import LeftOut, echo, guarded, print_json, print_view
+from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
     from forgetscope.housekeeping.collection import Freeable
@@ -181,6 +182,10 @@ def sql(
     from forgetscope.report.terminal.storage import answer_view
     from forgetscope.store import Store
 
+    if Path(query).is_dir():
+        raise SpecError(
+            f"{query} is a folder, and no question. Ask one first: {_command('sql', 'FROM steps')} {shlex.quote(query)}"
+        )
     left_out = LeftOut()
     answer = ask(Store.existing(store), query, left_out)
     left_out.tell(True)
