@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from forgetscope.allocation import keep_memory
 from forgetscope.data.library import load_data
+from forgetscope.engines.allocation import keep_memory
 from forgetscope.learning.networks import build_network
 from interleaved import Rounds
 from probe import CLASSES, sides_of

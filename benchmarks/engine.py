@@ -11,25 +11,21 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, redirect_stderr
-from io import StringIO
 
 import torch
 
-from forgetscope.benchmark.costs import estimate, step_work
+from forgetscope.benchmark.costs import estimate
 from forgetscope.benchmark.plans import Plan, benchmark_plan
 from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.data.library import load_data
-from forgetscope.engines.dispatch import Dispatch
-from forgetscope.engines.local import LocalEngine
-from forgetscope.engines.queue import JobQueue
-from forgetscope.engines.ray import Cluster, connected
-from forgetscope.engines.work import Work
+from forgetscope.engines.dispatch import Watcher
+from forgetscope.engines.local import Local
+from forgetscope.engines.ray import Ray
+from forgetscope.engines.running import carry_out, engaged
 from forgetscope.experiment.chain import run_chain
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.experiment.stopping import Stop
-from forgetscope.progress import watch_plan
 from forgetscope.store import Store
 from interleaved import Rounds, seconds
 
@@ -50,16 +46,9 @@ def engine(plan: Plan, workers: int, *, on_ray: bool = False) -> Callable[[], fl
     """Answers with the seconds from handing out the first job to the last one's end, the workers' start included."""
 
     def run() -> float:
-        with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
-            store = Store(folder)
-            store.prepare()
-            journal, costs = record_plan(store, plan), {job.id: step_work(job, plan) for job in plan.jobs.values()}
-            work = Work(plan, store, "cpu")
-            hired = connected(work, Cluster(), workers) if on_ray else nullcontext(LocalEngine(work, workers))
-            with hired as staff, watch_plan(plan.jobs, costs, plan.jobs, None) as watcher:
-                dispatch = Dispatch(JobQueue(plan.jobs, (), (), costs), journal, watcher)
-                staff.run(dispatch, journal.folder, Stop())
-                return dispatch.outcome().seconds
+        with tempfile.TemporaryDirectory() as folder:
+            place = Ray(jobs=workers, device="cpu") if on_ray else Local(jobs=workers, device="cpu")
+            return carry_out(plan, Store(folder), place, Watcher())[1].seconds
 
     return run
 
@@ -100,13 +89,10 @@ def overhead(name: str, *, on_ray: bool) -> None:
 
 def estimates() -> None:
     plan = plan_of(3, 2)
-    with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
-        store, stop = Store(folder), Stop()
-        store.prepare()
-        staff, journal = LocalEngine(Work(plan, store, "cpu"), 2), record_plan(store, plan)
-        run = BenchmarkSpec.load("glyphs", {"epochs": 3}).template
+    with tempfile.TemporaryDirectory() as folder, engaged(Local(jobs=2, device="cpu"), plan, Store(folder)) as staff:
+        record_plan(staff.work.store, plan)
         began = time.perf_counter()
-        rates = staff.calibrate(run, journal.folder, stop)
+        rates = staff.calibrate(Stop())
         took = time.perf_counter() - began
         expected = estimate(plan, plan.jobs.keys(), rates, 2)
         actual = seconds(engine(plan, 2))

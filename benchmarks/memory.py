@@ -12,35 +12,32 @@ import resource
 import tempfile
 from pathlib import Path
 
-from forgetscope.allocation import keep_memory
-from forgetscope.experiment.chain import PlannedStep, Silence, run_experiment
-from forgetscope.learning.rsgd import EpochEnd
-from forgetscope.spec import RunSpec
-from forgetscope.store import Store
+import forgetscope as fs
+from forgetscope.benchmark.plans import Job
+from forgetscope.engines.allocation import keep_memory
+from forgetscope.engines.dispatch import Watcher
 
-SPEC = RunSpec(dataset="cifar100", image_size=16, sequence=((0, 1), (2, 3)), retention=0.1, epochs=170)
+SPEC = fs.RunSpec(dataset="cifar100", image_size=16, sequence=((0, 1), (2, 3)), retention=0.1, epochs=170)
 SHOWN = (2, 5, 10, 20, 40, 60, 80, 100, 120, 140, 160, 170)
 
 
-class Watches(Silence):
+class Watches(Watcher):
     """Notes the resident memory in bytes after each epoch of the second step."""
 
     def __init__(self) -> None:
         self.bytes: dict[int, int] = {}
 
-    def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None:
-        if step.spec.step == 2:
+    def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
+        if job.spec.step == 2:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
-            self.bytes[end.epoch] = pages * resource.getpagesize()
+            self.bytes[epoch] = pages * resource.getpagesize()
 
 
 def main() -> None:
     keep_memory()  # as the command line does
     watch = Watches()
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(folder)
-        plan = run_experiment(SPEC, store, device="cpu", threads=1, progress=watch)
-        step = store.step(plan.id)
+        step = fs.run(SPEC, folder, on=fs.Here(device="cpu", threads=1), watch=watch).steps[-1]
         probes = len(set(step.table("probes")["probe"].to_pylist()))
         sizes = {name: entry["size"] for name, entry in sorted(step.manifest.items())}
     shares = ", ".join(f"{epoch}: {watch.bytes[epoch] / watch.bytes[10]:.3f}" for epoch in SHOWN)

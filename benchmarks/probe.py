@@ -15,10 +15,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from forgetscope.allocation import keep_memory
 from forgetscope.data.images import DataSet
 from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import load_data
+from forgetscope.engines.allocation import keep_memory
 from forgetscope.experiment.preparation import training_set
 from forgetscope.learning.networks import build_network
 from forgetscope.measuring import measurement

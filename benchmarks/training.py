@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from forgetscope.allocation import keep_memory
 from forgetscope.data.images import DataSet
 from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import load_data
+from forgetscope.engines.allocation import keep_memory
 from forgetscope.experiment.preparation import training_set
 from forgetscope.learning import networks
 from forgetscope.learning.networks import build_network

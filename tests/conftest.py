@@ -9,7 +9,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import numpy as np
@@ -22,8 +22,12 @@ import torch  # isort: skip
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from forgetscope.analysis.experiments import Experiment
     from forgetscope.analysis.results import Analysis
     from forgetscope.benchmark.space import BenchmarkSpec
+    from forgetscope.engines.dispatch import Watcher
+    from forgetscope.experiment.stopping import Stop
+    from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
 # No timed tests: shared machines are noisy. The same examples on every run, so that a failure can be repeated.
@@ -55,6 +59,18 @@ SMALL = {
 }
 
 
+def run_experiment(
+    spec: RunSpec, store: Store, *, progress: Watcher | None = None, stop: Stop | None = None, **settings: Any
+) -> Experiment:
+    """As fs.run does, with a stop that a test decides on."""
+    from forgetscope.engines.dispatch import Watcher
+    from forgetscope.engines.here import Here
+    from forgetscope.engines.running import carry_out
+
+    plan, _ = carry_out(spec, store, Here(**settings), progress or Watcher(), raising=True, stop=stop)
+    return forgetscope.Experiment(store.chain(plan.chains[0].steps[-1]))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generated data sets go to FORGETSCOPE_CACHE if it is set (`make` sets it), else to a folder of this session."""
@@ -66,7 +82,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with one finished three-step experiment; do not write to it."""
-    from forgetscope.experiment import run_experiment
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 

@@ -223,8 +223,8 @@ def test_a_variant_has_the_same_limits() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epochs": 2}, r"fs.run takes a RunSpec, not a dict: make one with fs.RunSpec\(\*\*options\)"),
-        ("my.toml", r"fs.run takes a RunSpec, not a str: make one with fs.RunSpec.from_toml\(path\)"),
+        ({"epochs": 2}, r"fs.run takes a RunSpec, .* or Plan, not a dict: make one with fs.RunSpec\(\*\*options\)"),
+        ("my.toml", r"fs.run takes a RunSpec, .* or Plan, not a str: make one with fs.RunSpec.from_toml\(path\)"),
     ],
 )
 def test_run_says_what_it_takes(given: Any, message: str) -> None:

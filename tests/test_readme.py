@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from conftest import TINY
+from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.learning.networks import build_network
 from forgetscope.spec import RunSpec
 from tiny_cifar100 import SPLITS, binary, write_tar
@@ -70,11 +71,23 @@ def test_the_commands_run(tmp_path: Path) -> None:
 def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks("python")[0].replace("steps=2, epochs=2", f"**{ ({**TINY, 'sequence': TINY['sequence'][:2], 'epochs': 1})!r}")
-    assert "sequence" in code
+    assert code.count("sequence") == 2
+    code = code.replace('["uniform", "herding"], pairs=2', '["uniform", "herding"], pairs=1')
     names: dict[str, object] = {}
     exec(code, names)
     assert (tmp_path / "report.html").is_file()
     assert list(names["result"].classes["step"].unique()) == [1, 2]  # type: ignore[attr-defined]
+    assert len(list((tmp_path / "results" / "steps").iterdir())) == 3  # the comparison shares what was run
+
+
+def test_the_example_of_a_benchmark_in_python_runs(
+    small: BenchmarkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "small.toml").write_text(small.to_toml())
+    exec(code.replace('"glyphs"', '"small.toml"').replace("jobs=2", "jobs=1"), {})
+    assert re.fullmatch(r"(Experiment\(\w{8}: squares, resnet8, \d steps, seed \d+\)\n){2}", capsys.readouterr().out)
 
 
 def test_the_probe_example_runs_in_a_plain_loop(capsys: pytest.CaptureFixture[str]) -> None:

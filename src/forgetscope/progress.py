@@ -1,40 +1,36 @@
-"""What a person sees while an experiment runs: a bar on a terminal, plain lines elsewhere; both with the time left."""
+"""What a person sees while a plan is run: a bar on a terminal, plain lines elsewhere; both with the time left."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from forgetscope.characters import visible
+from forgetscope.engines.dispatch import Watcher
+from forgetscope.report.words.quantities import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from forgetscope.benchmark.plans import Job
-    from forgetscope.engines.dispatch import Watcher
-    from forgetscope.experiment.chain import Plan, PlannedStep, Progress
-    from forgetscope.learning.rsgd import EpochEnd
-    from forgetscope.store import StoredStep
+    from forgetscope.benchmark.plans import Job, Plan
+    from forgetscope.engines.dispatch import Prospect
 
 LINE_SECONDS = 2.0  # plain lines come no faster than this
 
 
 @contextmanager
-def watch(*, enabled: bool = True) -> Iterator[Progress]:
-    """A progress display on standard error for the block."""
-    from forgetscope.experiment.chain import Silence
-
+def watch(*, enabled: bool = True) -> Iterator[Watcher]:
+    """A display on standard error, for the block, of a plan that is being run."""
     if not enabled or sys.stderr is None:  # closed
-        yield Silence()
+        yield Watcher()
     elif sys.stderr.isatty():
         with _bar() as bar:
-            yield _Watcher(_Bar(bar), lambda text: bar.console.print(visible(text), markup=False, highlight=False))
+            yield _Teller(_Bar(bar), lambda text: bar.console.print(visible(text), markup=False, highlight=False))
     else:
-        yield _Watcher(_Lines(), _print)
+        yield _Teller(_Lines(), _print)
 
 
 @contextmanager
@@ -73,106 +69,61 @@ class _Counter:
         self._display(text, done / total if total else 0.0, done == total)
 
 
-class _Watcher:
-    """Keeps count of the work done and left; hands a line of text and a fraction to the display."""
+class _Teller(Watcher):
+    """Time left from the costs of what is done, in this run, and of what is left; at first from the estimate.
+
+    Of a single experiment the step that runs is told with its loss and accuracy, else how many steps are done."""
 
     def __init__(self, display: Callable[[str, float, bool], None], say: Callable[[str], None]) -> None:
         self._display, self._say = display, say
-        self._ahead: dict[int, float] = {}  # work of each step that is still to come
-        self._steps = 0
-        self._total = self._done = 0.0
-        self._started = time.monotonic()
-
-    def planned(self, plan: Plan) -> None:
-        self._steps = len(plan.steps)
-        self._ahead = {step.spec.step: step.work * step.spec.training.epochs for step in plan.steps if not step.done}
-        self._total = sum(self._ahead.values())
-        done = self._steps - len(self._ahead)
-        if not self._ahead:
-            self._say(f"Nothing to do: all {self._steps} steps are in the store already.")
-        elif done:
-            self._say(f"{done} of {self._steps} steps are in the store already.")
-
-    def step_started(self, step: PlannedStep) -> None:
-        self._started = self._started if self._done else time.monotonic()
-        self._display(f"step {step.spec.step}/{self._steps}: {len(step.spec.classes)} new classes", self._fraction(), True)
-
-    def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None:
-        epochs = step.spec.training.epochs
-        self._done += step.work
-        self._ahead[step.spec.step] = (epochs - end.epoch) * step.work
-        left = (time.monotonic() - self._started) * sum(self._ahead.values()) / self._done
-        text = (
-            f"step {step.spec.step}/{self._steps}  epoch {end.epoch:{len(str(epochs))}}/{epochs}  "
-            f"loss {end.loss:.3f}  accuracy {100 * end.accuracy:.0f} %  {_clock(left)} left"
-        )
-        self._display(text, self._fraction(), end.epoch == epochs)
-
-    def step_ended(self, step: PlannedStep, record: StoredStep) -> None:
-        self._ahead.pop(step.spec.step, None)
-
-    def note(self, text: str) -> None:
-        self._say(text)
-
-    def _fraction(self) -> float:
-        return 1 - sum(self._ahead.values()) / self._total if self._total else 1.0
-
-
-@contextmanager
-def watch_plan(
-    jobs: Mapping[str, Job], costs: Mapping[str, float], todo: Collection[str], seconds: float | None
-) -> Iterator[Watcher]:
-    """A display on standard error for a plan that is being run; `seconds`: how long it will take, if that was estimated."""
-    if sys.stderr.isatty():
-        with _bar() as bar:
-            say = partial(bar.console.print, markup=False, highlight=False)
-            yield _PlanWatcher(_Bar(bar), lambda text: say(visible(text)), jobs, costs, todo, seconds)
-    else:
-        yield _PlanWatcher(_Lines(), _print, jobs, costs, todo, seconds)
-
-
-class _PlanWatcher:
-    """Time left from the costs of what is done, in this run, and of what is left; at first from the estimate."""
-
-    def __init__(
-        self,
-        display: Callable[[str, float, bool], None],
-        say: Callable[[str], None],
-        jobs: Mapping[str, Job],
-        costs: Mapping[str, float],
-        todo: Collection[str],
-        seconds: float | None,
-    ) -> None:
-        self._display, self._say, self._costs, self._seconds = display, say, costs, seconds
-        self._left = {id: costs[id] for id in todo}
-        self._total, self._count = sum(self._left.values()), len(self._left)
+        self._costs: Mapping[str, float] = {}
+        self._left: dict[str, float] = {}
         self._before: dict[str, float] = {}  # of a step that a snapshot continues, what was done in an earlier run
         self._begun: dict[str, float] = {}
-        self._done = self._bad = 0
-        self._started = time.monotonic()
+        self._done = self._bad = self._count = self._steps = 0
+        self._total = self._started = 0.0
+        self._seconds: float | None = None
+        self._single = False
+
+    def planned(self, plan: Plan, ahead: Prospect) -> None:
+        self._single, self._steps = not plan.recorded, len(plan.jobs)
+        done, concerned = len(ahead.done & ahead.part), len(ahead.part)
+        if self._single and done == concerned:
+            self._say(f"Nothing to do: all {concerned} steps are in the store already.")
+        elif done:
+            self._say(f"{done} of {concerned} steps are in the store already.")
+        if ahead.estimate is not None:
+            self._seconds = ahead.estimate.seconds
+            self._say(f"{len(ahead.todo)} steps, about {duration(self._seconds)} with {ahead.estimate.jobs} at a time.")
+        self._costs, self._left = ahead.costs, {id: ahead.costs[id] for id in ahead.todo}
+        self._total, self._count, self._started = sum(self._left.values()), len(self._left), time.monotonic()
 
     def started(self, job: Job) -> None:
         if job.id not in self._left:  # its record turned out to be of no use
             self._left[job.id] = self._costs[job.id]
             self._total, self._count = self._total + self._costs[job.id], self._count + 1
         self._begun.setdefault(job.id, 0.0)
-        self._tell(important=self._done == 0)
+        if self._single:
+            self._tell(f"step {job.spec.step}/{self._steps}: {len(job.spec.classes)} new classes", important=True)
+        else:
+            self._tell(self._counts() + self._time_left(), important=self._done == 0)
 
-    def epoch_ended(self, job: Job, epoch: int) -> None:
-        share = (epoch - 1) / job.spec.training.epochs * self._costs[job.id]
-        self._before.setdefault(job.id, share if self._begun[job.id] == 0 else 0.0)
-        self._begun[job.id] = epoch / job.spec.training.epochs * self._costs[job.id]
-        self._tell(important=False)
+    def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
+        epochs = job.spec.training.epochs
+        self._before.setdefault(job.id, (epoch - 1) / epochs * self._costs[job.id] if self._begun[job.id] == 0 else 0.0)
+        self._begun[job.id] = epoch / epochs * self._costs[job.id]
+        counts, learned = f"epoch {epoch:{len(str(epochs))}}/{epochs}", f"loss {loss:.3f}  accuracy {100 * accuracy:.0f} %"
+        text = f"step {job.spec.step}/{self._steps}  {counts}  {learned}" if self._single else self._counts()
+        self._tell(text + self._time_left(), important=self._single and epoch == epochs)
 
     def ended(self, job: Job) -> None:
-        self._begun.pop(job.id, None)
-        self._left.pop(job.id, None)
+        self._forget(job)
         self._done += 1
-        self._tell(important=True)
+        if not self._single:
+            self._tell(self._counts() + self._time_left(), important=True)
 
     def ended_badly(self, job: Job, message: str, blocked: int) -> None:
-        self._begun.pop(job.id, None)
-        self._left.pop(job.id, None)
+        self._forget(job)
         self._bad += 1
         effect = f" {blocked} steps that build on it will not be run." if blocked else ""
         self._say(f"Step {job.spec.step} ({job.id[:8]}): {message}{effect}")
@@ -180,17 +131,26 @@ class _PlanWatcher:
     def note(self, text: str) -> None:
         self._say(text)
 
-    def _tell(self, *, important: bool) -> None:
-        left = sum(self._left.values()) - sum(self._begun.values())
-        got = self._total - left - sum(self._before.values())
-        elapsed = time.monotonic() - self._started
+    def _forget(self, job: Job) -> None:
+        self._begun.pop(job.id, None)
+        self._left.pop(job.id, None)
+
+    def _counts(self) -> str:
         text = f"{self._done} of {self._count} steps done, {len(self._begun)} running"
-        text += f", {self._bad} failed" if self._bad else ""
+        return text + (f", {self._bad} failed" if self._bad else "")
+
+    def _ahead(self) -> float:
+        return sum(self._left.values()) - sum(self._begun.values())
+
+    def _time_left(self) -> str:
+        left, elapsed = self._ahead(), time.monotonic() - self._started
+        got = self._total - left - sum(self._before.values())
         if got > 0.02 * self._total or (self._seconds is None and got > 0):
-            text += f"  {_clock(elapsed * left / got)} left"
-        elif self._seconds is not None:
-            text += f"  {_clock(max(0.0, self._seconds - elapsed))} left"
-        self._display(text, 1 - left / self._total if self._total else 1.0, important)
+            return f"  {_clock(elapsed * left / got)} left"
+        return "" if self._seconds is None else f"  {_clock(max(0.0, self._seconds - elapsed))} left"
+
+    def _tell(self, text: str, *, important: bool) -> None:
+        self._display(text, 1 - self._ahead() / self._total if self._total else 1.0, important)
 
 
 class _Lines:

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import TINY
+from conftest import TINY, run_experiment
 from forgetscope.analysis.experiments import MEASURES, Experiment, open_experiment, overview
 from forgetscope.analysis.index import glance
 from forgetscope.analysis.statistics.estimates import spearman
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.errors import StoreError
-from forgetscope.experiment import run_experiment
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store

@@ -9,15 +9,13 @@ import pytest
 from conftest import TINY
 from forgetscope.benchmark.controlled import controlled_plan
 from forgetscope.benchmark.pairs import check_comparison, comparison_plan
-from forgetscope.benchmark.plans import Plan, benchmark_plan
-from forgetscope.benchmark.recipes import recorded_recipe
+from forgetscope.benchmark.plans import Plan, benchmark_plan, run_plan
+from forgetscope.benchmark.recipes import recorded_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans, recorded_reruns
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.data.library import data_facts, load_data
 from forgetscope.errors import SpecError, StoreError
-from forgetscope.experiment.chain import make_plan
-from forgetscope.scenario import sequence_of
-from forgetscope.spec import RunSpec, step_specs
+from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
 POLICIES = ("uniform", "herding", "entropy")
@@ -39,16 +37,14 @@ def test_policies_share_first_steps_and_second_steps_have_common_parents() -> No
         assert len({(spec.seed, spec.classes) for spec in specs}) == 1
 
 
-def test_a_pair_is_what_a_single_run_with_its_seed_does(tmp_path: Path) -> None:
-    data = load_data("glyphs", TINY["image_size"])
+def test_a_pair_is_what_a_single_run_with_its_seed_does() -> None:
+    load_data("glyphs", TINY["image_size"])
     for options in ({"seed": 3}, {"seed": 3, "sequence_seed": 8}, {"seed": 3, "sequence": ((5, 1), (0, 2))}):
         plan = comparison_plan(RunSpec(image_size=8, policy="boundary", **options), POLICIES, pairs=3)
         for number in range(3):
             later = {name: value + number if isinstance(value, int) else value for name, value in options.items()}
             run = RunSpec(image_size=8, policy="herding", **later)
-            specs = step_specs(run, sequence_of(run, 100), data.augmentation)
-            single = make_plan(specs, data, Store(tmp_path), lambda text: None)
-            assert tuple(step.id for step in single.steps) == steps_of(plan, "herding")[number]
+            assert run_plan(run).chains[0].steps == steps_of(plan, "herding")[number]
 
 
 def test_more_pairs_and_policies_contain_the_fewer() -> None:
@@ -83,7 +79,7 @@ def test_every_kind_of_plan_is_made_again_from_its_record(tmp_path: Path) -> Non
     plans = [benchmark_plan(spec), controlled_plan(spec, runs=4), comparison_plan(run, POLICIES, 3, "mine")]
     for plan in plans:
         record_plan(store, plan)
-    again = {record["id"]: recorded_recipe(record).plan() for record in recorded_plans(store)}
+    again = {record["id"]: recorded_plan(record) for record in recorded_plans(store)}
     assert {id: plan.jobs for id, plan in again.items()} == {plan.id: plan.jobs for plan in plans}
     assert all(id == plan.id for id, plan in again.items())
     (controlled,) = [record for record in recorded_plans(store) if record["kind"] == "controlled"]
@@ -97,7 +93,7 @@ def test_a_plan_whose_data_are_gone_can_still_be_looked_at(tmp_path: Path, monke
     monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path / "empty"))
     assert data_facts("glyphs", 8).digest is None
     (record,) = recorded_plans(Store(tmp_path))
-    again = recorded_recipe(record).plan()
+    again = recorded_plan(record)
     assert (again.id, again.jobs) == (plan.id, plan.jobs)
 
 
@@ -116,5 +112,5 @@ def test_a_record_that_does_not_say_what_was_run_is_told(change: dict[str, objec
     record_plan(Store(tmp_path), comparison_plan(RunSpec(image_size=8), POLICIES, 2))
     (record,) = recorded_plans(Store(tmp_path))
     with pytest.raises(StoreError) as error:
-        recorded_recipe(record | change).plan()
+        recorded_plan(record | change)
     assert message in str(error.value)

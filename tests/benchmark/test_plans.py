@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import forgetscope
 from conftest import TINY
 from forgetscope.benchmark.costs import Rates, estimate, longest_ahead, makespan, step_seconds
-from forgetscope.benchmark.plans import Job, Plan, benchmark_plan, chain_of, descendants
+from forgetscope.benchmark.plans import Job, benchmark_plan, chain_of, descendants, empty_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.app import app
 from forgetscope.data.library import data_facts, load_data
@@ -59,8 +59,8 @@ def test_a_paired_plan_shares_first_steps() -> None:
 def test_ids_are_those_of_single_runs(tmp_path: Path, tiny_store: Path) -> None:
     """A step that was run on its own is done for a benchmark that contains it."""
     data = load_data("glyphs", TINY["image_size"])
-    plan = Plan({"name": "x"}, data_facts("glyphs", TINY["image_size"]), TINY["image_size"], "resnet8")
     run = RunSpec(**TINY)
+    plan = empty_plan({"name": "x"}, run, data_facts("glyphs", TINY["image_size"]))
     ids = plan.add(None, 0, step_specs(run, run.sequence, data.augmentation))
     assert plan.done(Store(tiny_store)) == set(ids)
     assert plan.done(Store(tmp_path / "empty")) == set()

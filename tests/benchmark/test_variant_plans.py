@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forgetscope.benchmark.plans import Plan
-from forgetscope.benchmark.recipes import recorded_recipe
+from forgetscope.benchmark.recipes import recorded_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans
 from forgetscope.benchmark.variants import BASELINE, parse_variant, variants_plan
 from forgetscope.data.library import load_data
@@ -51,7 +51,7 @@ def test_pairs_have_the_same_classes_and_seeds(plan: Plan) -> None:
 def test_the_plan_is_made_again_from_its_record(plan: Plan, tmp_path: Path) -> None:
     record_plan(Store(tmp_path), plan)
     (record,) = recorded_plans(Store(tmp_path))
-    again = recorded_recipe(record).plan()
+    again = recorded_plan(record)
     assert (again.id, again.jobs) == (plan.id, plan.jobs)
 
 

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import forgetscope as fs
-from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
-from forgetscope.analysis.results import MORE, Analysis
+from forgetscope.analysis.exhibits import FIGURES, MORE, TABLES
+from forgetscope.analysis.results import Analysis
 from forgetscope.cli.app import app
 from forgetscope.errors import SpecError
-from forgetscope.report.results import write_analysis
+from forgetscope.report.datafiles import write_analysis
 
 
 def invoke(*arguments: str | Path) -> Result:

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from conftest import TINY, heed_interruptions, raise_schema
+from conftest import TINY, heed_interruptions, raise_schema, run_experiment
 from forgetscope.cli.app import app
-from forgetscope.experiment import run_experiment
 from forgetscope.spec import RunSpec
 from forgetscope.store import SCHEMA, TABLES, Store
 

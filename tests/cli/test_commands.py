@@ -51,6 +51,15 @@ def test_h_is_help(command: tuple[str, ...]) -> None:
     assert listing(*command, "-h") == listing(*command, "--help") != ""
 
 
+TRAINING = ("run", "compare", "variants", "controlled", "bench run", "bench retry")
+
+
+@pytest.mark.parametrize("command", TRAINING)
+@pytest.mark.parametrize("option", ["--device", "--threads", "--no-channels-last", "--compile"])
+def test_whatever_trains_says_how_in_the_same_words(command: str, option: str) -> None:
+    assert option in listing(*command.split(), "--help")
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [

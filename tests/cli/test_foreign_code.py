@@ -14,14 +14,13 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from conftest import SMALL, TINY, rewrite
+from conftest import SMALL, TINY, rewrite, run_experiment
 from forgetscope.benchmark.plans import benchmark_plan
 from forgetscope.benchmark.records import Journal, record_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.app import app
 from forgetscope.data.library import data_facts
 from forgetscope.engines.local import _Process
-from forgetscope.experiment import run_experiment
 from forgetscope.housekeeping.exchange import chains, export_steps, import_steps
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store

@@ -12,11 +12,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from conftest import TINY
+from conftest import TINY, run_experiment
 from forgetscope.characters import visible
 from forgetscope.cli.app import app
 from forgetscope.data.acquisition import add_arrays
-from forgetscope.experiment import run_experiment
 from forgetscope.progress import watch
 from forgetscope.report.terminal.tables import make_table, titled
 from forgetscope.spec import RunSpec

@@ -14,12 +14,12 @@ import pytest
 import torch
 from PIL import Image
 
+from conftest import run_experiment
 from forgetscope.data.acquisition import get_data
 from forgetscope.data.cache import cache_folder
 from forgetscope.data.images import DataSet
 from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import check_data, load_data
-from forgetscope.experiment import run_experiment
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.rsgd import TrainingSet, make_optimiser, train_step
 from forgetscope.randomness import Streams

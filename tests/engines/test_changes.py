@@ -21,7 +21,7 @@ from forgetscope.cli.app import app
 from forgetscope.data.cache import folder_of
 from forgetscope.data.images import demand_unchanged
 from forgetscope.data.library import load_data, remove_data
-from forgetscope.engines.dispatch import Dispatch
+from forgetscope.engines.dispatch import Dispatch, Watcher
 from forgetscope.engines.executor import Executor
 from forgetscope.engines.local import LocalEngine
 from forgetscope.engines.queue import JobQueue
@@ -117,14 +117,15 @@ def test_data_that_are_written_over_in_place_end_the_step_and_stop_the_run(folde
     executor, job = Executor.ready(Work(planned(), Store(folder / "store"), "cpu").setup()), next(iter(planned().jobs.values()))
     executor.store.prepare()
     spec = job.spec.model_dump(mode="json")
+    request = {"id": job.id, "parent": None, "spec": spec, "first": spec}
     other = bytes([255 - int(executor.data.test.images.flat[-1])])
 
-    def spoil(epoch: int) -> None:
+    def spoil(epoch: int, loss: float, accuracy: float) -> None:
         with (folder_of("squares") / "test_images.npy").open("r+b") as file:
             file.seek(-1, os.SEEK_END)
             file.write(other)
 
-    end = executor.run(job.id, None, spec, spec, spoil, lambda text: None)
+    end = executor.run(request, spoil, lambda text: None)
     assert end["event"] == "refused"
     assert "The pixels or labels of 'squares' were changed while they were in use" in end["message"]
     assert not executor.store.ids()
@@ -153,16 +154,11 @@ def test_a_refusing_worker_stops_the_run_and_nothing_has_failed(folder: Path) ->
     store = Store(folder / "store")
     store.prepare()
     queue, journal = JobQueue(plan.jobs, frozenset(), frozenset(), dict.fromkeys(plan.jobs, 1.0)), Journal(folder)
-    dispatch = Dispatch(queue, journal, _Watcher())  # type: ignore[arg-type]
+    dispatch = Dispatch(queue, journal, Watcher())
     with pytest.raises(InputError, match="'squares' was replaced while the run worked"):
-        LocalEngine(Work(stale, store, "cpu"), 1).run(dispatch, folder, Stop())
+        LocalEngine(Work(stale, store, "cpu"), 1, folder).run(dispatch, Stop())
     assert journal.events() == []
     assert not store.ids()
-
-
-class _Watcher:
-    def __getattr__(self, name: str) -> object:
-        return lambda *arguments: None
 
 
 @pytest.mark.slow

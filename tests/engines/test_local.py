@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from conftest import heed_interruptions
+from conftest import heed_interruptions, run_experiment
 from forgetscope.benchmark.plans import Plan, benchmark_plan, descendants
 from forgetscope.benchmark.records import Journal, recorded_plans
 from forgetscope.benchmark.space import BenchmarkSpec, sample
 from forgetscope.cli.app import app
-from forgetscope.experiment import run_experiment
 from forgetscope.store import Store
 
 OWN_POLICY = """

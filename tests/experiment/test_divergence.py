@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from conftest import TINY
+from conftest import TINY, run_experiment
 from forgetscope.analysis.experiments import Experiment, overview
 from forgetscope.analysis.index import glance
 from forgetscope.analysis.questions.policies import compare_policies
 from forgetscope.errors import Diverged, StoreError
-from forgetscope.experiment import run_experiment
 from forgetscope.experiment import step as step_module
 from forgetscope.learning.rsgd import Divergence
 from forgetscope.report.pages.experiment import render_page

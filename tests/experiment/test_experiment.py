@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 import torch
 
-from conftest import TINY
+from conftest import TINY, run_experiment
+from forgetscope.analysis.experiments import Experiment
+from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.data.library import load_data
+from forgetscope.engines.dispatch import Prospect, Watcher
 from forgetscope.errors import SpecError
-from forgetscope.experiment import run_experiment
-from forgetscope.experiment.chain import Plan, Silence
 from forgetscope.experiment.settings import Settings, choose_device
 from forgetscope.experiment.step import run_step
 from forgetscope.measuring.forgetting import forgetting
@@ -27,7 +28,7 @@ from forgetscope.store import TABLES, Store, StoredStep
 FILES = ["state.safetensors", *(f"{name}.parquet" for name in TABLES)]
 
 
-def run(path: Path, **changes: Any) -> tuple[Store, Plan]:
+def run(path: Path, **changes: Any) -> tuple[Store, Experiment]:
     store = Store(path)
     return store, run_experiment(RunSpec(**{**TINY, **changes}), store, device="cpu", threads=1)
 
@@ -96,17 +97,18 @@ def test_past_images_outside_the_rehearsal_set_cannot_influence_the_weights(tmp_
 def test_a_longer_experiment_reuses_the_steps_of_a_shorter_one(tmp_path: Path, steps: list[StoredStep]) -> None:
     store, short = run(tmp_path / "store", sequence=TINY["sequence"][:2])
     assert [step.id for step in short.steps] == [step.id for step in steps[:2]]
+    before = [step.info["committed"] for step in short.steps]
     _, long = run(store.path)
-    assert [step.done for step in long.steps] == [True, True, False]
+    assert [step.info["committed"] for step in long.steps[:2]] == before
     assert (store.step(long.id).folder / "state.safetensors").read_bytes() == (
         steps[2].folder / "state.safetensors"
     ).read_bytes()
 
 
 def test_an_interrupted_step_goes_on_from_its_snapshot_to_the_same_bytes(tmp_path: Path, steps: list[StoredStep]) -> None:
-    class StopsOnce(Silence):
-        def epoch_ended(self, step: Any, end: Any) -> None:
-            if step.spec.step == 2 and end.epoch == 1:
+    class StopsOnce(Watcher):
+        def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
+            if job.spec.step == 2 and epoch == 1:
                 raise KeyboardInterrupt
 
     store = Store(tmp_path / "store")
@@ -115,11 +117,11 @@ def test_an_interrupted_step_goes_on_from_its_snapshot_to_the_same_bytes(tmp_pat
     working = store.working(steps[1].id)
     assert sorted(p.name for p in working.iterdir()) == ["parent", "probes.parquet", "snapshot-1"]
 
-    class Counts(Silence):
+    class Counts(Watcher):
         epochs: list[tuple[int, int]]
 
-        def epoch_ended(self, step: Any, end: Any) -> None:
-            self.epochs.append((step.spec.step, end.epoch))
+        def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
+            self.epochs.append((job.spec.step, epoch))
 
     counts = Counts()
     counts.epochs = []
@@ -139,12 +141,14 @@ def test_a_damaged_step_is_quarantined_and_recomputed(tmp_path: Path, tiny_store
     victim.write_bytes(content)
     notes: list[str] = []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
-    plan = run_experiment(RunSpec(**TINY), store, device="cpu", threads=1, progress=Listens())
-    assert [step.done for step in plan.steps] == [True, False, True]
+        def planned(self, plan: Plan, ahead: Prospect) -> None:
+            assert [id in ahead.done for id in plan.jobs] == [True, False, True]
+
+    run_experiment(RunSpec(**TINY), store, device="cpu", threads=1, progress=Listens())
     assert victim.read_bytes() == (steps[1].folder / "classes.parquet").read_bytes()
     assert (store.path / "quarantine" / f"{steps[1].id}-1" / "classes.parquet").read_bytes() == bytes(content)
     assert "is damaged" in notes[0]
@@ -155,7 +159,7 @@ def test_building_on_steps_of_another_environment_is_said(tmp_path: Path) -> Non
     store, _ = run(tmp_path / "store", sequence=TINY["sequence"][:1])
     notes: list[str] = []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -232,5 +236,5 @@ def test_unknown_devices_are_refused() -> None:
 
 def test_data_sets_are_named_in_the_record(steps: list[StoredStep]) -> None:
     data: DataSet = load_data("glyphs", 8)
-    assert steps[0].info["data"] == {"name": "glyphs", "image_size": 8, "shape": [8, 8], "digest": data.digest}
+    assert steps[0].info["data"] == {"name": "glyphs", "image_size": 8, "shape": [8, 8], "digest": data.digest, "classes": 100}
     assert steps[0].info["environment"]["threads"] == 1

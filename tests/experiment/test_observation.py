@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from test_stopping import StopsAtLook
 
+from conftest import run_experiment
+from forgetscope.analysis.experiments import Experiment
 from forgetscope.errors import Interrupted, SpecError
-from forgetscope.experiment import run_experiment
-from forgetscope.experiment.chain import Plan
 from forgetscope.housekeeping.exchange import export_steps, import_steps
 from forgetscope.housekeeping.sql import query, rows
 from forgetscope.housekeeping.verification import verify_store
@@ -35,7 +35,7 @@ ITERATIONS = 9  # of a step: three per epoch
 QUANTITIES = ["sic", "cic", "nic", "all_nic", "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal"]
 
 
-def run(path: Path, **changes: Any) -> tuple[Store, Plan]:
+def run(path: Path, **changes: Any) -> tuple[Store, Experiment]:
     store = Store(path)
     return store, run_experiment(RunSpec(**{**PLAIN, **changes}), store, device="cpu", threads=1)
 

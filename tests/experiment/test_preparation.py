@@ -8,10 +8,9 @@ import shutil
 import pyarrow as pa
 import pytest
 
-from conftest import TINY
+from conftest import TINY, run_experiment
 from forgetscope.data.library import load_data
 from forgetscope.errors import DamagedStep
-from forgetscope.experiment import run_experiment
 from forgetscope.experiment.preparation import prepare
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.spec import RunSpec

@@ -13,10 +13,9 @@ import pytest
 import torch
 from test_stopping import StopsAtLook, assert_same_bytes
 
-from conftest import TINY
+from conftest import TINY, run_experiment
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.errors import Interrupted
-from forgetscope.experiment import run_experiment
-from forgetscope.experiment.chain import Silence
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, save_snapshot
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store, StoredStep
@@ -25,7 +24,7 @@ EVERYTHING = {"all_layers_every": 1, "every_iteration": True, "released_nic": Tr
 SHORT = {**TINY, "sequence": TINY["sequence"][:2], **EVERYTHING}
 
 
-class Listens(Silence):
+class Listens(Watcher):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -75,7 +74,7 @@ def without(tensors: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def first_of(tensors: dict[str, Any], change: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
-    name = next(iter(tensors))
+    name = next(name for name, tensor in tensors.items() if tensor.ndim)
     return {**tensors, name: change(tensors[name])}
 
 

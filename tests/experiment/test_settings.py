@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from conftest import TINY
+from conftest import TINY, run_experiment
+from forgetscope.benchmark.plans import Job
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.errors import SpecError
-from forgetscope.experiment import run_experiment
 from forgetscope.experiment import settings as module
-from forgetscope.experiment.chain import Silence
 from forgetscope.experiment.settings import check_precision, choose_settings
 from forgetscope.scenario import explicit_sequence
 from forgetscope.spec import AugmentationSpec, RunSpec, step_specs
@@ -19,9 +19,9 @@ from forgetscope.store import Store
 ONE_STEP = {**TINY, "sequence": TINY["sequence"][:1]}
 
 
-class StopsOnce(Silence):
-    def epoch_ended(self, step: Any, end: Any) -> None:
-        if end.epoch == 1:
+class StopsOnce(Watcher):
+    def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
+        if epoch == 1:
             raise KeyboardInterrupt
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from conftest import TINY
+from conftest import TINY, run_experiment
+from forgetscope.benchmark.plans import Job
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.errors import Interrupted
-from forgetscope.experiment import course, run_experiment
-from forgetscope.experiment.chain import PlannedStep, Silence
+from forgetscope.experiment import course
 from forgetscope.experiment.stopping import SIGNALS, Stop, on_signals
-from forgetscope.learning.rsgd import EpochEnd
 from forgetscope.learning.snapshots import Snapshot, load_snapshot
 from forgetscope.spec import RunSpec
 from forgetscope.store import TABLES, Store, StoredStep
@@ -48,7 +48,7 @@ def steps(tiny_store: Path) -> list[StoredStep]:
     return chain
 
 
-def run(store: Store, stop: Stop | None = None, progress: Silence | None = None) -> None:
+def run(store: Store, stop: Stop | None = None, progress: Watcher | None = None) -> None:
     run_experiment(RunSpec(**TINY), store, device="cpu", threads=1, stop=stop, progress=progress)
 
 
@@ -138,7 +138,7 @@ def test_large_snapshots_wait_when_epochs_are_short_but_a_stop_saves_all(
 def test_damaged_snapshots_are_named_put_aside_and_made_up_for(tmp_path: Path, steps: list[StoredStep]) -> None:
     store, notes = Store(tmp_path / "store"), []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -202,7 +202,7 @@ def test_a_freed_state_is_recomputed_when_a_step_builds_on_it(tmp_path: Path, st
 
     store, notes = Store(tmp_path / "store"), []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -224,7 +224,7 @@ def test_a_freed_state_that_comes_back_with_other_bits_replaces_its_record(tmp_p
 
     store, notes = Store(tmp_path / "store"), []
 
-    class Listens(Silence):
+    class Listens(Watcher):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -250,11 +250,11 @@ def test_a_step_whose_working_folder_another_process_removes_ends_in_the_same_by
         for found in freeable(store, every_state=True):
             free(store, found)
 
-    class Removes(Silence):
-        def step_started(self, step: PlannedStep) -> None:
-            self.working = store.working(step.id)
+    class Removes(Watcher):
+        def started(self, job: Job) -> None:
+            self.working = store.working(job.id)
 
-        def epoch_ended(self, step: PlannedStep, end: EpochEnd) -> None:
+        def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
             shutil.rmtree(self.working, ignore_errors=True)
 
     run(store, progress=Removes())

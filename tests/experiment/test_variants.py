@@ -9,18 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import TINY
+from conftest import TINY, run_experiment
+from forgetscope.analysis.experiments import Experiment
 from forgetscope.data.library import load_data
 from forgetscope.errors import SpecError
-from forgetscope.experiment import run_experiment
-from forgetscope.experiment.chain import Plan
 from forgetscope.spec import POLICIES, RunSpec
 from forgetscope.store import Store
 
 SHORT = {name: value for name, value in TINY.items() if name != "retention"} | {"sequence": TINY["sequence"][:2], "epochs": 1}
 
 
-def run(store: Path, **changes: Any) -> tuple[Store, Plan]:
+def run(store: Path, **changes: Any) -> tuple[Store, Experiment]:
     opened = Store(store)
     return opened, run_experiment(RunSpec(**{**SHORT, **changes}), opened, device="cpu", threads=1)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from conftest import run_experiment
 from forgetscope.errors import DamagedExport, DamagedStep, SpecError, StoreError, WriteError
-from forgetscope.experiment import run_experiment
 from forgetscope.files import is_locked
 from forgetscope.housekeeping import exchange
 from forgetscope.housekeeping.collection import free, freeable

@@ -11,20 +11,19 @@ from typing import get_args
 
 import pandas as pd
 
+from forgetscope.analysis.exhibits import CONTROLLED, MORE, TABLES
 from forgetscope.analysis.inputs.cache import Cache, kept_for, make_folder
 from forgetscope.analysis.inputs.measured_steps import partial_sums, read_steps
 from forgetscope.analysis.inputs.samples import Collected, collect
 from forgetscope.analysis.paper.claims import answers
 from forgetscope.analysis.paper.contrasts import comparisons
-from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
-from forgetscope.analysis.paper.figures import boxes, earliness, figures, over_time
+from forgetscope.analysis.paper.figures import boxes, earliness, figure_exhibits, figures, over_time
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.paper.tables import Tabulation, estimate_of, matching, records
 from forgetscope.analysis.paper.verdicts import claim_frames
 from forgetscope.analysis.questions.advice import counted, left_out, missing, sample_sizes
 from forgetscope.analysis.questions.foresight import calibration, early_warning, flagged
 from forgetscope.analysis.questions.suffering import class_forgetting
-from forgetscope.analysis.reading import reading_lines
 from forgetscope.analysis.statistics.anova import Coding
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.analysis.statistics.pooling import Spreads
@@ -34,10 +33,6 @@ from forgetscope.store import Store
 
 CODINGS: tuple[Coding, ...] = get_args(Coding)
 RESAMPLES = 1_000_000
-MORE = (
-    *("claims", "claims_in_detail", "comparisons", "early_warning", "calibration", "sample_sizes", "left_out", "missing"),
-    *("earliness", "controlled_boxes", "class_forgetting", "flagged", "joint_over_time"),
-)
 
 
 @dataclass(frozen=True)
@@ -55,6 +50,8 @@ class Analysis:
     @cached_property
     def reading(self) -> str:
         """What predicts, how well, from how early on, how sure, in words and numbers; then what is missing."""
+        from forgetscope.report.words.reading import reading_lines  # the one look upward: words are the report's
+
         return "\n".join(reading_lines(self))
 
     def _repr_html_(self) -> str:
@@ -143,11 +140,12 @@ def analyse(
         more["sample_sizes"] = sample_sizes(collection)
         more["left_out"] = left_out(collection)
         more["missing"] = missing(collection)
-        more["earliness"] = earliness([frame for label, frame in drawn.items() if "across_steps" in label])
-        more["controlled_boxes"] = boxes(drawn[FIGURES[-1]])
+        kinds = figure_exhibits(collection)
+        more["earliness"] = earliness([frame for label, frame in drawn.items() if kinds[label].kind == "course"])
+        more["controlled_boxes"] = boxes(drawn[CONTROLLED.label])
         if joint_over_time or "joint_over_time" in (tables or ()):
             more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
-    told = ("left_out", "controlled_boxes", FIGURES[-1])  # say it themselves
+    told = ("left_out", "controlled_boxes", CONTROLLED.label)  # say it themselves
     drawn, more = (
         {label: frame if label in told else counted(frame, collection) for label, frame in part.items()}
         for part in (drawn, more)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,18 @@ from forgetscope.errors import SpecError
 from forgetscope.randomness import Streams
 
 RERUNS = 19
+
+
+@dataclass(frozen=True)
+class Controlled:
+    """One step of each of a benchmark's partitions, and so many further runs of it."""
+
+    benchmark: BenchmarkSpec
+    runs: int = RERUNS
+
+    def __post_init__(self) -> None:
+        if self.runs < 2:
+            raise SpecError(f"runs = {self.runs} is not valid: it should be greater than or equal to 2.")
 
 
 def controlled_plan(

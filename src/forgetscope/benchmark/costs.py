@@ -33,7 +33,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Forecast:
     """Of the steps that are still to do."""
 
     seconds: float
@@ -46,12 +46,12 @@ class Estimate:
         return asdict(self)
 
 
-def estimate(plan: Plan, todo: Collection[str], rates: Rates, jobs: int) -> Estimate:
+def estimate(plan: Plan, todo: Collection[str], rates: Rates, jobs: int) -> Forecast:
     costs = {id: step_seconds(plan.jobs[id], plan, rates) for id in todo}
     height, width = plan.data.shape
     image_bytes = 3 * height * width
     largest = sorted((_held(plan.jobs[id], plan, image_bytes, rates) for id in todo), reverse=True)[:jobs]
-    return Estimate(
+    return Forecast(
         seconds=makespan({id: plan.jobs[id] for id in todo}, costs, jobs),
         jobs=jobs,
         memory=rates.memory * jobs + sum(largest),

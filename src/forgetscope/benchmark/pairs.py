@@ -6,7 +6,9 @@ and shares its steps. A sequence that the run spells out stays as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from forgetscope.benchmark.plans import Chain, Plan, empty_plan
 from forgetscope.data.library import DataFacts, data_facts
@@ -16,6 +18,27 @@ from forgetscope.scenario import sequence_of
 from forgetscope.spec import RunSpec, nearest, step_specs
 
 PAIRS = 5
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rehearsal policies to compare, on so many pairs of class sequence and seed; the run's own policy does not count.
+
+    baseline: by default the first. name: of the plan; by default after the data set."""
+
+    run: RunSpec
+    policies: Sequence[str]
+    baseline: str | None = None
+    pairs: int = PAIRS
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_comparison(self.run, self.policies, self.compared_with)
+        check_pairs(self.pairs)
+
+    @property
+    def compared_with(self) -> str:
+        return self.baseline or next(iter(self.policies), "")
 
 
 def comparison_plan(
@@ -49,6 +72,16 @@ def check_comparison(run: RunSpec, policies: Sequence[str], baseline: str) -> No
         raise SpecError(f"--baseline {baseline} is not among the policies.{nearest(baseline, policies)}")
     if (run.steps if run.sequence is None else len(run.sequence)) < 2:
         raise SpecError("A first step rehearses nothing, so that policies cannot differ. Use at least two steps.")
+
+
+def check_pairs(pairs: int) -> None:
+    if pairs < 1:
+        raise SpecError(f"pairs = {pairs} is not valid: it should be greater than or equal to 1.")
+
+
+def plan_name(title: str, kind: str) -> str:
+    """What a plan is called that is made from a file, or a data set, of this name."""
+    return re.sub(r"[^\w.-]", "-", title)[:40] + f"-{kind}"
 
 
 def member_of(run: RunSpec, number: int) -> RunSpec:

@@ -1,7 +1,7 @@
 """A plan: the graph of the distinct steps that a set of experiments needs, and what of it the store lacks.
 
-Benchmarks, comparisons and controlled experiments are all plans. A plan needs neither the data nor torch: where the data are
-not here, its steps are counted under provisional ids.
+A run, a benchmark, a comparison and a controlled experiment are all plans. A plan needs neither the data nor torch: where the
+data are not here, its steps are counted under provisional ids.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from forgetscope.benchmark.space import BenchmarkSpec, Drawn, Partition, sample
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.learning.plugins import source_digests
+from forgetscope.scenario import sequence_of
 from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
 from forgetscope.store import Store
 
@@ -67,8 +68,7 @@ class Plan:
 
     about: Mapping[str, Any]
     data: DataFacts
-    image_size: int | None
-    network: str
+    template: RunSpec  # a run with the options that all of its runs share
     jobs: dict[str, Job] = field(default_factory=dict)
     chains: list[Chain] = field(default_factory=list)
     reruns: list[Reruns] = field(default_factory=list)
@@ -79,6 +79,19 @@ class Plan:
         content = {"about": self.about, "data": self.data.digest}
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         return f"{self.about['name']}-{digest[:8]}"
+
+    @property
+    def recorded(self) -> bool:
+        """Whether stores remember it. A single run they know by its steps."""
+        return self.about.get("kind") != "run"
+
+    @property
+    def image_size(self) -> int | None:
+        return self.template.image_size
+
+    @property
+    def network(self) -> str:
+        return self.template.network
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -128,6 +141,16 @@ class Plan:
         return {number: {partition: list(ids) for partition, ids in cells.items()} for number, cells in found.items()}
 
 
+def run_plan(run: RunSpec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
+    """The plan of one experiment."""
+    data = data or data_facts(run.dataset, run.image_size)
+    about = {"kind": "run", "name": "run", "run": run.to_toml()}
+    plan = empty_plan(about, run, data, sources or source_digests((run.policy, run.network)))
+    specs = step_specs(run, sequence_of(run, data.classes), data.augmentation, plan.sources)
+    plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), run.policy))
+    return plan
+
+
 def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
     """The plan of a benchmark's sample. data, sources: as recorded; by default those that are here."""
     template = spec.template
@@ -141,7 +164,7 @@ def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: 
 
 def empty_plan(about: Mapping[str, Any], run: RunSpec, data: DataFacts, sources: Mapping[str, str] | None = None) -> Plan:
     """sources: SHA-256 of the code behind a user's own policies and network, by name. Other code is another plan."""
-    return Plan({**about, **({"sources": dict(sources)} if sources else {})}, data, run.image_size, run.network)
+    return Plan({**about, **({"sources": dict(sources)} if sources else {})}, data, run)
 
 
 def add_experiment(plan: Plan, experiment: Drawn) -> Chain:

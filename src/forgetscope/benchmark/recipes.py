@@ -1,73 +1,109 @@
-"""How a plan is made: kept apart from making it, because its data may have to be fetched first."""
+"""From what is wanted, or from what a store remembers of it, to a plan."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from forgetscope.benchmark.controlled import controlled_plan
-from forgetscope.benchmark.pairs import comparison_plan
-from forgetscope.benchmark.plans import Plan, benchmark_plan
-from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.benchmark.variants import parse_variant, variants_plan
+from forgetscope.benchmark.controlled import Controlled, controlled_plan
+from forgetscope.benchmark.pairs import Comparison, comparison_plan, plan_name
+from forgetscope.benchmark.plans import Plan, benchmark_plan, run_plan
+from forgetscope.benchmark.records import recorded_plans
+from forgetscope.benchmark.space import BenchmarkSpec, presets
+from forgetscope.benchmark.variants import Variants, variants_plan
 from forgetscope.data.library import DataFacts
-from forgetscope.errors import StoreError
-from forgetscope.spec import AugmentationSpec, RunSpec
+from forgetscope.errors import SpecError, StoreError
+from forgetscope.spec import AugmentationSpec, RunSpec, nearest
+from forgetscope.store import Store, TellLeftOut
 
 MOST_EXPERIMENTS, MOST_CLASSES = 100_000, 1_000_000  # of a plan that somebody else may have written
 
-
-@dataclass(frozen=True)
-class Recipe:
-    template: RunSpec  # a run with the options that all runs of the plan share
-    plan: Callable[[], Plan]
-    recorded: bool = False  # by a store, which may be somebody else's
+Spec = RunSpec | BenchmarkSpec | Comparison | Variants | Controlled
 
 
-def benchmark_recipe(spec: BenchmarkSpec) -> Recipe:
-    return Recipe(spec.template, lambda: benchmark_plan(spec))
+def plan_of(spec: Spec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
+    """data, sources: as recorded; by default those that are here."""
+    match spec:
+        case RunSpec():
+            return run_plan(spec, data, sources)
+        case BenchmarkSpec():
+            return benchmark_plan(spec, data, sources)
+        case Comparison():
+            return comparison_plan(
+                spec.run, spec.policies, spec.pairs, spec.name or plan_name(spec.run.dataset, "compare"), data, sources
+            )
+        case Variants():
+            return variants_plan(
+                spec.run, spec.variants, spec.pairs, spec.name or plan_name(spec.run.dataset, "variants"), data, sources
+            )
+        case Controlled():
+            return controlled_plan(spec.benchmark, data, spec.runs, sources)
 
 
-def recorded_recipe(record: Mapping[str, Any]) -> Recipe:
-    """Of a plan that a store remembers, of whatever kind, with the data and the code that it was made with: looking at it
-    needs neither. Making it fails if it has become another one."""
+def templates_of(spec: Spec) -> Sequence[RunSpec]:
+    """Runs whose data and networks are those of all runs of the plan."""
+    if isinstance(spec, Variants):
+        return spec.runs
+    benchmark = spec.benchmark if isinstance(spec, Controlled) else spec
+    if isinstance(benchmark, BenchmarkSpec):
+        return (benchmark.template,)
+    return (benchmark.run if isinstance(benchmark, Comparison) else benchmark,)
+
+
+def find(
+    name: str, overrides: Mapping[str, object], store: Store, left_out: TellLeftOut | None = None
+) -> BenchmarkSpec | dict[str, Any]:
+    """A benchmark, or the record of any plan that the store remembers. What a store calls its plans hides no preset or file."""
+    if name in presets():
+        return BenchmarkSpec.load(name, overrides)
+    records = {record["id"]: record for record in recorded_plans(store, left_out)}
+    if name in records and Path(name).exists():
+        raise SpecError(f"{name} is a plan in {store.path}, and a file. Write ./{name} for the file, or go to another folder.")
+    if name in records:
+        if overrides:
+            given = "{}={}".format(*next(iter(overrides.items())))
+            raise SpecError(f"--set {given}: {name} is a plan as it was run. Leave --set out, or name the benchmark.")
+        return records[name]
+    if not Path(name).exists():
+        raise SpecError(f"There is no preset, file or plan {name!r}.{nearest(name, [*presets(), *records])}")
+    return BenchmarkSpec.load(name, overrides)
+
+
+def recorded_plan(record: Mapping[str, Any]) -> Plan:
+    """A plan that a store remembers, of whatever kind, with the data and the code that it was made with: looking at it needs
+    neither. Fails if it has become another one."""
     try:
         augmentation, shape = AugmentationSpec(**record["data"]["augmentation"]), tuple(record["data"]["shape"])
         data = DataFacts(**{**record["data"], "augmentation": augmentation, "shape": shape})
-        template, plan, experiments = _kinds(record, data)
+        spec, experiments = _recorded_spec(record)
         if experiments > MOST_EXPERIMENTS or not 0 < data.classes <= MOST_CLASSES:
             raise ValueError(f"{experiments} experiments on {data.classes} classes are not believable")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
             f"What the store says of plan {record['id']} cannot be read ({type(error).__name__}: {error}). Name its file."
         ) from None
-    return Recipe(template, lambda: _same(record, plan()), recorded=True)
-
-
-def _kinds(record: Mapping[str, Any], data: DataFacts) -> tuple[RunSpec, Callable[[], Plan], int]:
-    """Its template, how it is made, and how many experiments are drawn for it."""
-    kind, sources = record["kind"], record.get("sources")
-    if kind in ("compare", "variants"):
-        run, pairs, name = RunSpec(**tomllib.loads(record["run"])), record["pairs"], record["name"]
-        if kind == "compare":
-            policies = record["policies"]
-            return run, lambda: comparison_plan(run, policies, pairs, name, data, sources), pairs * len(policies)
-        variants = [parse_variant(setting, run) for setting in record["vary"]]
-        return run, lambda: variants_plan(run, variants, pairs, name, data, sources), pairs * (1 + len(variants))
-    spec = BenchmarkSpec(**tomllib.loads(record["benchmark"]))
-    experiments = spec.experiments * len(spec.partitions(2)) * len(spec.policies)
-    if kind == "controlled":
-        runs = record["runs"]
-        return spec.template, lambda: controlled_plan(spec, data, runs, sources), experiments + runs
-    return spec.template, lambda: benchmark_plan(spec, data, sources), experiments
-
-
-def _same(record: Mapping[str, Any], plan: Plan) -> Plan:
-    """Known by the id that it has in the store."""
+    plan = plan_of(spec, data, record.get("sources"))
     if [list(chain.steps) for chain in plan.chains] != [chain["steps"] for chain in record["chains"]]:
         raise StoreError(
             f"Plan {record['id']} cannot be made again: its code has changed, or the store's record of it. Name its file."
         )
+    # Known by the id that it has in the store.
     return replace(plan, about={name: record[name] for name in (*plan.about, "simulated") if name in record})
+
+
+def _recorded_spec(record: Mapping[str, Any]) -> tuple[Spec, int]:
+    """And how many experiments are drawn for it."""
+    kind = record["kind"]
+    if kind in ("compare", "variants"):
+        run, pairs, name = RunSpec(**tomllib.loads(record["run"])), record["pairs"], record["name"]
+        if kind == "compare":
+            return Comparison(run, record["policies"], pairs=pairs, name=name), pairs * len(record["policies"])
+        return Variants(run, record["vary"], pairs, name), pairs * (1 + len(record["vary"]))
+    spec = BenchmarkSpec(**tomllib.loads(record["benchmark"]))
+    experiments = spec.experiments * len(spec.partitions(2)) * len(spec.policies)
+    if kind == "controlled":
+        return Controlled(spec, record["runs"]), experiments + record["runs"]
+    return spec, experiments

@@ -52,7 +52,7 @@ FACTS = {  # what readers of such events rely on
 
 def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal:
     """Remember a plan, if it is not remembered yet; the journal of it, or of a part."""
-    folder = store.path / "plans" / plan.id
+    folder = folder_of(store, plan)
     with told(folder):
         folder.mkdir(parents=True, exist_ok=True)
         store.refuse_links("plans", *(str(path.relative_to(store.path)) for path in (folder, *folder.iterdir())))
@@ -69,6 +69,10 @@ def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal
         }
         replace_durably(folder / "plan.json", json.dumps(content, ensure_ascii=False).encode())
     return Journal(folder, "" if shard is None else f"-{shard}")
+
+
+def folder_of(store: Store, plan: Plan) -> Path:
+    return store.path / "plans" / plan.id
 
 
 def recorded_plans(store: Store, left_out: TellLeftOut | None = None) -> list[dict[str, Any]]:
@@ -117,7 +121,7 @@ class _Checked(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class _Data(_Checked):
+class _PlanData(_Checked):
     name: Text
     classes: Annotated[int, Field(ge=1, lt=2**31)]
     digest: Text | None
@@ -146,7 +150,7 @@ class _Recorded(_Checked):
     id: Text
     kind: Literal["benchmark", "compare", "variants", "controlled"]
     name: Text
-    data: _Data
+    data: _PlanData
     chains: list[_Chain]
     reruns: list[_Reruns]
     benchmark: str | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ class Simulated:
 
 def simulate(
     spec: BenchmarkSpec,
-    store: Store,
+    store: Store | Path | str,
     seed: int = 0,
     truth: Truth | None = None,
     *,
@@ -73,7 +74,7 @@ def simulate(
     """Write the steps of a benchmark, and `reruns` further runs of one step per partition, that the store lacks.
 
     Every number in a table is a function of spec, seed and truth. Every record and plan is marked as simulated."""
-    truth = truth or Truth()
+    truth, store = truth or Truth(), store if isinstance(store, Store) else Store(store)
     data = data_facts(spec.template.dataset, spec.template.image_size)
     simulation = Simulation(seed, truth, replace(data, digest=truth.digest(seed)), spec.template.image_size)
     plans = [_marked(plan, simulation) for plan in _plans(spec, simulation.data, reruns)]

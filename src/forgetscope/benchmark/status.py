@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forgetscope.benchmark.costs import step_work
 from forgetscope.benchmark.plans import Plan, descendants
-from forgetscope.benchmark.records import Journal
+from forgetscope.benchmark.records import Journal, folder_of
 from forgetscope.benchmark.space import Partition
 from forgetscope.files import read_regular
 from forgetscope.foreign import Id
@@ -22,7 +22,7 @@ RUNNING_BYTES = 2**20  # of what a running engine notes of itself
 
 
 @dataclass(frozen=True)
-class Cell:
+class Tally:
     """The k-th steps of a partition, or what a plan has besides such steps."""
 
     step: int | None  # None: re-runs
@@ -49,14 +49,14 @@ class Status:
     active: bool  # an engine is at work
     steps_per_hour: float | None
     seconds_left: float | None
-    cells: list[Cell]
+    cells: list[Tally]
 
     def described(self) -> dict[str, Any]:
         return asdict(self) | {"cells": [cell.described() for cell in self.cells]}
 
 
 def status_of(plan: Plan, store: Store) -> Status:
-    journal = Journal(store.path / "plans" / plan.id)
+    journal = Journal(folder_of(store, plan))
     done, diverged = plan.done(store), journal.diverged()
     failures = journal.failures(done)
     at_work = {part: _running(part, plan) for part in journal.active()}
@@ -79,9 +79,9 @@ def status_of(plan: Plan, store: Store) -> Status:
     )
 
 
-def _cells(plan: Plan, done: set[str], running: set[str], failed: set[str], diverged: set[str]) -> list[Cell]:
-    def cell(step: int | None, partition: Partition | None, ids: set[str]) -> Cell:
-        return Cell(step, partition, len(ids), *(len(ids & part) for part in (done, running, failed, diverged)))
+def _cells(plan: Plan, done: set[str], running: set[str], failed: set[str], diverged: set[str]) -> list[Tally]:
+    def cell(step: int | None, partition: Partition | None, ids: set[str]) -> Tally:
+        return Tally(step, partition, len(ids), *(len(ids & part) for part in (done, running, failed, diverged)))
 
     found, counted = [], set[str]()
     for number, cells in sorted(plan.partitions().items()):

@@ -7,9 +7,10 @@ What a first step is made of (its network, its images) cannot; such a variant ha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from forgetscope.benchmark.pairs import member_of
+from forgetscope.benchmark.pairs import PAIRS, check_pairs, member_of
 from forgetscope.benchmark.plans import Chain, Plan, empty_plan
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.errors import SpecError
@@ -35,6 +36,32 @@ class Variant(NamedTuple):
 
 
 BASELINE = Variant("as it is")
+
+
+@dataclass(frozen=True)
+class Variants:
+    """A run and other values of its options, as `key=value`, on so many pairs.
+
+    vary: by default what the paper's released scripts do otherwise than its text. name: by default after the data set."""
+
+    run: RunSpec
+    vary: Sequence[str] = ()
+    pairs: int = PAIRS
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_pairs(self.pairs)
+        _ = self.runs  # or an error
+
+    @property
+    def variants(self) -> list[Variant]:
+        scripts = ("sampling=reshuffled-short", "validation=0.1", f"network={self.run.network}-projected")
+        return [parse_variant(setting, self.run) for setting in self.vary or scripts]
+
+    @property
+    def runs(self) -> tuple[RunSpec, ...]:
+        """As it is, and with each change."""
+        return (self.run, *(changed(self.run, variant) for variant in self.variants))
 
 
 def parse_variant(setting: str, run: RunSpec) -> Variant:
@@ -72,6 +99,14 @@ def variants_plan(
                 specs[:1] = _specs(base, plan)[:1]
             plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), member.policy, number=number, variant=variant.name))
     return plan
+
+
+def chains_by_variant(plan: Plan) -> dict[str, list[Sequence[str]]]:
+    """Of each variant of such a plan, the baseline first, the steps of its experiments, pair by pair."""
+    found: dict[str, list[Sequence[str]]] = {}
+    for chain in plan.chains:
+        found.setdefault(str(chain.variant), []).append(chain.steps)
+    return found
 
 
 def changed(run: RunSpec, variant: Variant) -> RunSpec:

@@ -42,7 +42,10 @@ def analyse(
     from forgetscope.analysis.results import CODINGS, analyse
     from forgetscope.outputs import refuse_foreign_folder
     from forgetscope.progress import counting
-    from forgetscope.report.results import analysis_document, table_view, write_analysis
+    from forgetscope.report.datafiles import write_analysis
+    from forgetscope.report.document import analysis_document
+    from forgetscope.report.exhibited import exhibited
+    from forgetscope.report.terminal.exhibits import exhibit_view
     from forgetscope.spec import nearest
 
     chosen = next((known for known in CODINGS if known == coding), None)
@@ -66,7 +69,7 @@ def analyse(
         print_json(analysis_document(found))
         return
     if table is not None:
-        print_view(table_view(table, found.table(table)), whole=True)
+        print_view(exhibit_view(*exhibited(found)), whole=True)
     else:
         echo(found.reading)
     if folder is not None:

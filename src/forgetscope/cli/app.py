@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forgetscope.allocation import keep_memory
 from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.approximations import approximations
-from forgetscope.cli.commands import Commands
-from forgetscope.cli.console import LeftOut, echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, guarded, print_json, print_view
 from forgetscope.cli.lemma import lemma
 from forgetscope.cli.options import (
     DEFAULT_STORE,
+    ChannelsLastOption,
+    CompileOption,
     DeviceOption,
     JsonOption,
     SetOption,
@@ -29,13 +28,13 @@ from forgetscope.cli.options import (
     overrides,
 )
 from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
+from forgetscope.cli.plans import training
 from forgetscope.cli.simulate import simulate
-from forgetscope.errors import TRACEBACK, Interrupted, SpecError
+from forgetscope.errors import TRACEBACK, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.analysis.results import Analysis
-    from forgetscope.spec import RunSpec
 
 PATIENCE = 2.0  # seconds before a command that looks tells how far it is
 DEMO_STORE = Path("forgetscope-demo")
@@ -84,14 +83,15 @@ def demo(
     threads: ThreadsOption = None,
 ) -> None:
     """Watch a small network learn three groups of ten characters, and get a page that shows what it forgot."""
-    from forgetscope import write_report
+    import forgetscope
     from forgetscope.outputs import PAGE, refuse_foreign_file
     from forgetscope.spec import RunSpec
 
     refuse_foreign_file(store / "report.html", PAGE, "page")  # before what takes minutes
-    experiment = _run(RunSpec(seed=seed), store, device=device, threads=threads)
+    with training():
+        experiment = forgetscope.run(RunSpec(seed=seed), store, on=forgetscope.Here(device=device, threads=threads))
     _print_experiment(experiment)
-    page = write_report(experiment, store / "report.html")
+    page = forgetscope.write_report(experiment, store / "report.html")
     echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {shlex.quote(str(store))}")
 
 
@@ -103,15 +103,18 @@ def run(
     settings: SetOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
-    channels_last: Annotated[bool, typer.Option(help="Memory layout; channels last is the faster one.")] = True,
-    compile: Annotated[bool, typer.Option(help="Train through torch.compile; starts with minutes of compiling.")] = False,
+    channels_last: ChannelsLastOption = True,
+    compile: CompileOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run one experiment. Run again, it continues where it stopped, or says that it is done."""
+    import forgetscope
     from forgetscope.spec import RunSpec
 
     spec = RunSpec.from_toml(config, overrides(settings))
-    experiment = _run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
+    here = forgetscope.Here(device=device, threads=threads, channels_last=channels_last, compile=compile)
+    with training():
+        experiment = forgetscope.run(spec, store, on=here)
     if as_json:
         from forgetscope.report.document import experiment_document
 
@@ -139,7 +142,7 @@ def show(
     from forgetscope.report.terminal import experiments as terminal
     from forgetscope.store import Store
 
-    opened, left_out = Store.existing(store), LeftOut()
+    opened, left_out = Store.existing(store), Unreadable()
     with counting(PATIENCE) as progress:
         everything = [] if id else glance(opened, progress, left_out)
     plans = recorded_plans(opened, left_out)
@@ -200,7 +203,7 @@ def report(
 
     path = output or Path("report.html")
     refuse_foreign_file(path, PAGE, "page")  # before what may take minutes
-    left_out = LeftOut()
+    left_out = Unreadable()
     whole = [] if experiment is not None else Store.existing(store).experiments(left_out)
     left_out.tell(experiment is not None or bool(whole))
     with counting(PATIENCE) as progress:
@@ -235,22 +238,6 @@ app.command(epilog="Example: forgetscope variants my.toml --vary sampling=reshuf
     comparisons.variants
 )
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
-
-
-def _run(
-    spec: RunSpec, store: Path, *, device: str, threads: int | None, channels_last: bool = True, compile: bool = False
-) -> Experiment:
-    import forgetscope
-
-    for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, signal.default_int_handler)  # until training takes them over, as Ctrl-C
-    keep_memory()
-    try:
-        return forgetscope.run(spec, store, device=device, threads=threads, channels_last=channels_last, compile=compile)
-    except (Interrupted, KeyboardInterrupt):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, signal.SIG_IGN)  # it is being done; one more would only break the farewell
-        raise
 
 
 def _print_experiment(experiment: Experiment) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forgetscope.cli.console import LeftOut, guarded, print_json, print_view
+from forgetscope.cli.console import Unreadable, guarded, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
 
 
@@ -17,7 +17,7 @@ def approximations(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = F
     from forgetscope.report.terminal.approximations import approximations_view
     from forgetscope.store import Store
 
-    left_out = LeftOut()
+    left_out = Unreadable()
     found = compute(Store.existing(store), left_out)
     left_out.tell(True)
     if as_json:

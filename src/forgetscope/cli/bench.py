@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forgetscope.cli.commands import Commands
-from forgetscope.cli.console import echo, guarded, print_json, print_view
-from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreOption, overrides
-from forgetscope.cli.plans import (
+from forgetscope.cli.console import Commands, Unreadable, echo, guarded, note, print_json, print_view
+from forgetscope.cli.options import (
+    DEFAULT_STORE,
     BenchmarkArgument,
+    ChannelsLastOption,
+    CompileOption,
+    DeviceOption,
     EstimateOption,
     JobsOption,
-    PlanArgument,
-    ThreadsOption,
-    allow,
-    check_recorded_data,
-    fetch_data,
-    find_recipe,
-    get_ready,
-    hired,
-    load_with_data,
-    look_ahead,
-    name_failures,
-    work_off,
+    JobThreadsOption,
+    JsonOption,
+    SetOption,
+    StoreOption,
+    overrides,
 )
-from forgetscope.errors import SpecError
+from forgetscope.cli.plans import allow, name_failures, work_off
+from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
-    from forgetscope.engines.ray import Cluster
+    from forgetscope.engines.work import Place
+    from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
+PlanArgument = Annotated[
+    str, typer.Argument(metavar="PRESET, FILE or PLAN", help="A benchmark, or the id of any plan that was run into the store.")
+]
 ENGINES = ("local", "ray")
 
 app = typer.Typer(
@@ -78,7 +79,7 @@ def plan(
     settings: SetOption = None,
     jobs: JobsOption = None,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
+    threads: JobThreadsOption = 1,
     estimate: EstimateOption = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,13 +93,18 @@ def plan(
     reached = max(map(spec.steps_of, spec.increments))
     if reached < spec.steps:
         echo(f"No increment reaches more than {reached} steps; {spec.steps} were asked for.", err=True)
-    missing = fetch_data(spec.template) if estimate else "--no-estimate was given."
+    missing = _fetch_data(spec.template) if estimate else "--no-estimate was given."
     planned, opened = benchmark_plan(spec), Store(store)
     done, expected = len(planned.done(opened)), None
     if missing is None:
-        with hired(planned, opened, jobs, device, threads, looking=True) as engine:
+        from forgetscope.engines.local import Local
+        from forgetscope.engines.running import engaged, prospect
+        from forgetscope.experiment.stopping import Stop, on_signals
+
+        stop, place = Stop(), Local(device=device, threads=threads, jobs=jobs)
+        with on_signals(stop), engaged(place, planned, opened, looking=True) as engine:
             # Looking runs no code of a user's own; what a run has measured is used all the same.
-            ahead = look_ahead(engine, spec.template, calibrating=not planned.own_code)
+            ahead = prospect(engine, calibrating=not planned.own_code, stop=stop, note=note)
         done, expected = len(ahead.done), ahead.estimate
         if expected is None:
             own = "the benchmark names code of its own, which a plan does not run; `bench run` measures before it starts."
@@ -119,7 +125,9 @@ def run(
     settings: SetOption = None,
     jobs: JobsOption = None,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
+    threads: JobThreadsOption = 1,
+    channels_last: ChannelsLastOption = True,
+    compile: CompileOption = False,
     estimate: EstimateOption = True,
     engine: Annotated[str, typer.Option(help="local: processes of this machine. ray: a Ray cluster.")] = "local",
     address: Annotated[
@@ -132,14 +140,28 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark. Run again, it continues; what is done is not done again."""
-    from forgetscope.benchmark.plans import benchmark_plan
     from forgetscope.benchmark.shards import Shard
+    from forgetscope.benchmark.space import BenchmarkSpec
+    from forgetscope.engines.local import Local
+    from forgetscope.engines.ray import Ray
+    from forgetscope.spec import nearest
     from forgetscope.store import Store
 
-    spec = load_with_data(benchmark, settings)
-    part, planned, opened = Shard.parse(shard) if shard else None, benchmark_plan(spec), Store(store)
-    with hired(planned, opened, jobs, device, threads, _cluster(engine, address, gpus_per_job)) as workers:
-        outcome = work_off(workers, spec.template, estimating=estimate, shard=part)
+    if engine not in ENGINES:
+        raise SpecError(f"--engine {engine!r} is not known.{nearest(engine, ENGINES)}")
+    if engine == "local" and (address is not None or gpus_per_job):
+        raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
+    part, opened = Shard.parse(shard) if shard else None, Store(store)
+    each: dict[str, Any] = {
+        "device": device,
+        "threads": threads,
+        "channels_last": channels_last,
+        "compile": compile,
+        "jobs": jobs,
+    }
+    place: Place = Local(**each) if engine == "local" else Ray(**each, address=address, gpus_per_job=gpus_per_job)
+    spec = BenchmarkSpec.load(benchmark, overrides(settings))
+    planned, outcome = work_off(spec, opened, place, estimating=estimate, shard=part)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
 
@@ -150,16 +172,15 @@ def status(
     name: PlanArgument, store: StoreOption = DEFAULT_STORE, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Look at a benchmark from another terminal: progress per partition, rate, time left, failures."""
-    from forgetscope.benchmark.status import status_of
-    from forgetscope.report.terminal.plans import status_view
+    from forgetscope.benchmark.plans import benchmark_plan
+    from forgetscope.benchmark.recipes import find, recorded_plan
     from forgetscope.store import Store
 
     opened = Store.existing(store)
-    found = status_of(find_recipe(name, settings, opened).plan(), opened)
-    if as_json:
-        print_json(found.described())
-    else:
-        print_view(status_view(found))
+    left_out = Unreadable()
+    found = find(name, overrides(settings), opened, left_out)
+    left_out.tell(True)
+    _tell_status(recorded_plan(found) if isinstance(found, dict) else benchmark_plan(found), opened, as_json=as_json)
 
 
 @app.command(epilog="Example: forgetscope bench retry glyphs --failed --store results")
@@ -175,50 +196,52 @@ def retry(
     ] = None,
     jobs: JobsOption = None,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
+    threads: JobThreadsOption = 1,
+    channels_last: ChannelsLastOption = True,
+    compile: CompileOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the steps that failed once more, and everything that is still to do."""
-    from forgetscope.benchmark.records import Journal
+    from forgetscope.benchmark.recipes import find, recorded_plan
+    from forgetscope.benchmark.records import Journal, folder_of
+    from forgetscope.engines.local import Local
+    from forgetscope.engines.running import made_ready
     from forgetscope.store import Store
 
     if not failed:
         raise SpecError("bench retry: say which steps to retry: --failed.")
     opened = Store.existing(store)
-    recipe = find_recipe(name, settings, opened)
-    if recipe.recorded:
-        planned = recipe.plan()
-        allow(planned, code or [])
-        check_recorded_data(planned, get_ready(recipe.template))
+    left_out = Unreadable()
+    found = find(name, overrides(settings), opened, left_out)
+    left_out.tell(True)
+    if isinstance(found, dict):
+        recorded = recorded_plan(found)
+        allow(recorded, code or [])
+        planned = made_ready(recorded, note)
     else:
-        get_ready(recipe.template)
-        planned = recipe.plan()
-    journal = Journal(opened.path / "plans" / planned.id)
-    again = journal.failures(planned.done(opened))
+        planned = made_ready(found, note)
+    again = Journal(folder_of(opened, planned)).failures(planned.done(opened))
     if not again:
-        echo(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.", err=True)
+        note(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.")
         _tell_status(planned, opened, as_json=as_json)
         return
-    echo(f"{len(again)} failed steps will be run again.", err=True)
-    with hired(planned, opened, jobs, device, threads) as engine:
-        journal.retry(again)
-        outcome = work_off(engine, recipe.template, estimating=False)
+    note(f"{len(again)} failed steps will be run again.")
+    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
+    planned, outcome = work_off(planned, opened, place, estimating=False, again=again)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
 
 
-def _cluster(engine: str, address: str | None, gpus_per_job: float) -> Cluster | None:
-    """What Ray is told; None for the local engine, which understands none of it."""
-    from forgetscope.spec import nearest
+def _fetch_data(run: RunSpec) -> str | None:
+    """Make or open the data set, for an estimate; why that is not possible, or None."""
+    from forgetscope.data.library import load_data
 
-    if engine not in ENGINES:
-        raise SpecError(f"--engine {engine!r} is not known.{nearest(engine, ENGINES)}")
-    if engine == "ray":
-        from forgetscope.engines.ray import Cluster
-
-        return Cluster(address, gpus_per_job)
-    if address is not None or gpus_per_job:
-        raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed. Counts are complete; time, memory and disk need it."
+    try:
+        load_data(run.dataset, run.image_size, note)
+    except DataError as error:
+        return str(error)
     return None
 
 

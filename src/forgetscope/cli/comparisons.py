@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forgetscope.cli.console import guarded, print_json, print_view
-from forgetscope.cli.options import DEFAULT_STORE, DeviceOption, JsonOption, SetOption, StoreOption, overrides
-from forgetscope.cli.plans import (
+from forgetscope.cli.options import (
+    DEFAULT_STORE,
     BenchmarkArgument,
+    ChannelsLastOption,
+    CompileOption,
+    DeviceOption,
     EstimateOption,
     JobsOption,
-    ThreadsOption,
-    get_ready,
-    hired,
-    load_with_data,
-    name_failures,
-    work_off,
+    JobThreadsOption,
+    JsonOption,
+    SetOption,
+    StoreOption,
+    overrides,
 )
+from forgetscope.cli.plans import name_failures, work_off
 from forgetscope.errors import ForgetscopeError, SpecError
+
+if TYPE_CHECKING:
+    from forgetscope.spec import RunSpec
 
 
 @guarded
@@ -37,7 +42,9 @@ def compare(
     settings: SetOption = None,
     jobs: JobsOption = None,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
+    threads: JobThreadsOption = 1,
+    channels_last: ChannelsLastOption = True,
+    compile: CompileOption = False,
     estimate: EstimateOption = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,26 +53,21 @@ def compare(
     Per step and policy: means over the pairs with 95 % Student t intervals, and below them the mean difference to the baseline
     within pairs. Where policies do not differ, one such interval in twenty excludes zero by chance. Run again, it continues;
     with more pairs or policies, only what is new is run."""
-    from forgetscope.analysis.questions.policies import compare_policies, planned_experiments
-    from forgetscope.benchmark.pairs import check_comparison, comparison_plan
+    from forgetscope.benchmark.pairs import Comparison, plan_name
+    from forgetscope.engines.local import Local
     from forgetscope.report.document import comparison_document
     from forgetscope.report.terminal.experiments import comparison_view
-    from forgetscope.spec import RunSpec
+    from forgetscope.runs import results
     from forgetscope.store import Store
 
-    given = overrides(settings)
-    if "policy" in given:
+    if "policy" in overrides(settings):
         raise SpecError("--set policy: name the policies that are compared with --policies, for example uniform,entropy.")
-    run = RunSpec(**given) if config is None else RunSpec.from_toml(config, given)
-    names = [name.strip() for name in policies.split(",")]
-    baseline = baseline or names[0]
-    check_comparison(run, names, baseline)
-    get_ready(run)
-    title = re.sub(r"[^\w.-]", "-", config.stem if config else run.dataset)[:40] + "-compare"
-    plan, opened = comparison_plan(run, names, pairs, title), Store(store)
-    with hired(plan, opened, jobs, device, threads) as engine:
-        outcome = work_off(engine, run, estimating=estimate)
-    rows = compare_policies(planned_experiments(opened, (chain.steps for chain in plan.chains)), baseline)
+    run, opened = _run(config, settings), Store(store)
+    names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
+    wanted = Comparison(run, names, baseline, pairs, title)
+    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
+    plan, outcome = work_off(wanted, opened, place, estimating=estimate)
+    rows = results(wanted, plan, opened)
     if as_json:
         print_json(comparison_document(plan.id, rows))
     elif rows:
@@ -73,8 +75,7 @@ def compare(
     name_failures(plan, opened, outcome)
     if not rows:
         raise ForgetscopeError(
-            f"No pair came to its end under {baseline} and another policy. "
-            f"See `forgetscope bench status {shlex.quote(plan.id)} --store {shlex.quote(str(store))}`."
+            f"No pair came to its end under {wanted.compared_with} and another policy. {_see(plan.id, store)}"
         )
 
 
@@ -94,7 +95,9 @@ def variants(
     settings: SetOption = None,
     jobs: JobsOption = None,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
+    threads: JobThreadsOption = 1,
+    channels_last: ChannelsLastOption = True,
+    compile: CompileOption = False,
     estimate: EstimateOption = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -104,34 +107,26 @@ def variants(
     projection before the head. What can change from the second step on starts from the run's own first steps. Per step: means
     over pairs and paired differences to the run as it is, of forgetting and of each measure's rank correlation with it (in
     Fisher's z), with 95 % intervals. Run again, it continues."""
-    from forgetscope.analysis.questions.variants import compare_variants
-    from forgetscope.benchmark.variants import BASELINE, changed, parse_variant, variants_plan
+    from forgetscope.benchmark.pairs import plan_name
+    from forgetscope.benchmark.variants import Variants
+    from forgetscope.engines.local import Local
     from forgetscope.report.document import variants_document
     from forgetscope.report.terminal.variants import variants_view
-    from forgetscope.spec import RunSpec
+    from forgetscope.runs import results
     from forgetscope.store import Store
 
-    given = overrides(settings)
-    run = RunSpec(**given) if config is None else RunSpec.from_toml(config, given)
-    wanted = vary or ["sampling=reshuffled-short", "validation=0.1", f"network={run.network}-projected"]
-    varied = [parse_variant(setting, run) for setting in wanted]
-    for each in (run, *(changed(run, variant) for variant in varied)):
-        get_ready(each)
-    title = re.sub(r"[^\w.-]", "-", config.stem if config else run.dataset)[:40] + "-variants"
-    plan, opened = variants_plan(run, varied, pairs, title), Store(store)
-    with hired(plan, opened, jobs, device, threads) as engine:
-        outcome = work_off(engine, run, estimating=estimate)
-    chains = {v.name: [c.steps for c in plan.chains if c.variant == v.name] for v in (BASELINE, *varied)}
-    rows = compare_variants(opened, chains)
+    run, opened = _run(config, settings), Store(store)
+    wanted = Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
+    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
+    plan, outcome = work_off(wanted, opened, place, estimating=estimate)
+    rows = results(wanted, plan, opened)
     if as_json:
         print_json(variants_document(plan.id, rows))
     elif rows:
         print_view(variants_view(rows), whole=True)
     name_failures(plan, opened, outcome)
     if not rows:
-        raise ForgetscopeError(
-            f"No pair came to its end. See `forgetscope bench status {shlex.quote(plan.id)} --store {shlex.quote(str(store))}`."
-        )
+        raise ForgetscopeError(f"No pair came to its end. {_see(plan.id, store)}")
 
 
 @guarded
@@ -142,7 +137,9 @@ def controlled(
     settings: SetOption = None,
     jobs: JobsOption = None,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
+    threads: JobThreadsOption = 1,
+    channels_last: ChannelsLastOption = True,
+    compile: CompileOption = False,
     estimate: EstimateOption = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -152,19 +149,31 @@ def controlled(
     class down more (NIC) are runs in which its own rehearsal images mislead it more (SIC). Only the new classes can make the
     difference: that parent, seed, rehearsal set and initial weights are equal is checked by digest. The table has a line per
     picked step, over its past classes; --json has every class. What the benchmark has run already is not run again."""
-    from forgetscope.analysis.questions.controlled import controlled_results
-    from forgetscope.benchmark.controlled import controlled_plan
+    from forgetscope.benchmark.controlled import Controlled
+    from forgetscope.benchmark.space import BenchmarkSpec
+    from forgetscope.engines.local import Local
     from forgetscope.report.document import controlled_document
     from forgetscope.report.terminal.controlled import controlled_view
+    from forgetscope.runs import results
     from forgetscope.store import Store
 
-    spec, opened = load_with_data(benchmark, settings), Store(store)
-    plan = controlled_plan(spec, runs=runs)
-    with hired(plan, opened, jobs, device, threads) as engine:
-        outcome = work_off(engine, spec.template, estimating=estimate)
-    found = controlled_results(opened, plan.reruns)
+    wanted, opened = Controlled(BenchmarkSpec.load(benchmark, overrides(settings)), runs), Store(store)
+    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
+    plan, outcome = work_off(wanted, opened, place, estimating=estimate)
+    found = results(wanted, plan, opened)
     if as_json:
         print_json(controlled_document(plan.id, found))
     else:
         print_view(controlled_view(found), whole=True)
     name_failures(plan, opened, outcome)
+
+
+def _run(config: Path | None, settings: list[str] | None) -> RunSpec:
+    from forgetscope.spec import RunSpec
+
+    given = overrides(settings)
+    return RunSpec(**given) if config is None else RunSpec.from_toml(config, given)
+
+
+def _see(plan: str, store: Path) -> str:
+    return f"See `forgetscope bench status {shlex.quote(plan)} --store {shlex.quote(str(store))}`."

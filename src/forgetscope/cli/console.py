@@ -8,9 +8,10 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
+from typer.core import TyperGroup
 
 from forgetscope.characters import visible, visible_json
 from forgetscope.errors import TRACEBACK, ForgetscopeError, Interrupted, StoreError
@@ -40,7 +41,17 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     return wrapper
 
 
-class LeftOut:
+class Commands(TyperGroup):
+    """A group of commands whose list in `--help` has the whole first sentence of each, however long."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for name in self.list_commands(ctx):
+            if command := self.get_command(ctx, name):
+                command.short_help = command.get_short_help_str(limit=sys.maxsize)  # else it is cut to the line
+        super().format_commands(ctx, formatter)
+
+
+class Unreadable:
     """Steps and plans of a store that cannot be read: the others are shown, and these are named."""
 
     def __init__(self) -> None:
@@ -60,6 +71,11 @@ class LeftOut:
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print lines; what is in them cannot control the terminal."""
     print(visible(text, lines=True), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def note(text: str) -> None:
+    """On standard error, by the way."""
+    echo(text, err=True)
 
 
 def print_view(view: RenderableType, *, whole: bool = False) -> None:

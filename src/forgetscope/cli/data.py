@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forgetscope.cli.commands import Commands
-from forgetscope.cli.console import echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, echo, guarded, note, print_json, print_view
 from forgetscope.errors import DataError
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def get(
     from forgetscope.progress import counting
 
     with counting() as progress:
-        data = get_data(name, origin, workers=workers or _cores(), progress=progress, note=_note)
+        data = get_data(name, origin, workers=workers or _cores(), progress=progress, note=note)
     echo(f'{data!r} is ready: dataset = "{name}"')
 
 
@@ -105,7 +104,7 @@ def add(
             skip_broken=skip_broken,
             workers=workers or _cores(),
             progress=progress,
-            note=_note,
+            note=note,
         )
     echo(f'{data!r} is ready: dataset = "{name}"')
 
@@ -174,7 +173,3 @@ def _range(counts: list[int]) -> str:
 
 def _cores() -> int:
     return os.cpu_count() or 1
-
-
-def _note(text: str) -> None:
-    echo(text, err=True)

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 ThreadsOption = Annotated[
     int | None,
     typer.Option(min=1, max=1024, help="CPU threads. Default: all cores; all but one if OpenMP threads are told to spin."),
+]
+ChannelsLastOption = Annotated[bool, typer.Option(help="Memory layout; channels last is the faster one.")]
+CompileOption = Annotated[bool, typer.Option(help="Train through torch.compile; starts with minutes of compiling.")]
+JobsOption = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="Steps to run at a time. Default: one per core; 1 on a GPU.")
+]
+JobThreadsOption = Annotated[int, typer.Option(min=1, max=1024, help="CPU threads of each job.")]
+EstimateOption = Annotated[bool, typer.Option("--estimate/--no-estimate", help="Measure the machine first, to tell the time.")]
+BenchmarkArgument = Annotated[
+    str, typer.Argument(metavar="PRESET-or-FILE", help="A preset's name (see `bench preset`), or a TOML file.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forgetscope.characters import visible
-from forgetscope.cli.commands import Commands
-from forgetscope.cli.console import LeftOut, echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, guarded, print_json, print_view
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = Fa
     from forgetscope.report.terminal.storage import inventory_view
     from forgetscope.store import Store
 
-    left_out = LeftOut()
+    left_out = Unreadable()
     held = take_inventory(Store.existing(store), left_out)
     left_out.tell(held.steps > 0)
     if as_json:
@@ -183,10 +182,8 @@ def sql(
     from forgetscope.store import Store
 
     if Path(query).is_dir():
-        raise SpecError(
-            f"{query} is a folder, and no question. Ask one first: {_command('sql', 'FROM steps')} {shlex.quote(query)}"
-        )
-    left_out = LeftOut()
+        raise SpecError(f"{query} is a folder, and no question. Ask one: {_command('sql', 'FROM steps')} {shlex.quote(query)}")
+    left_out = Unreadable()
     answer = ask(Store.existing(store), query, left_out)
     left_out.tell(True)
     if as_json:

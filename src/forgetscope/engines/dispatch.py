@@ -9,22 +9,39 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from forgetscope.benchmark.plans import Job
+from forgetscope.benchmark.costs import Forecast
+from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.benchmark.records import Journal
 from forgetscope.engines.queue import JobQueue
+from forgetscope.errors import Diverged, ForgetscopeError
 from forgetscope.files import replace_soon
 
 ATTEMPTS = 3  # of a job whose workers die
 BEAT = 2.0  # seconds between two notes of what is running
 
 
-class Watcher(Protocol):
-    """What an engine tells whoever watches."""
+@dataclass(frozen=True)
+class Prospect:
+    """What running a plan means, before it starts."""
 
+    journal: Journal | None  # of the plan, or of a part of it
+    part: frozenset[str]  # all steps that concern us; without a shard the whole plan
+    done: frozenset[str]
+    bad: frozenset[str]  # failed or diverged earlier
+    todo: frozenset[str]
+    estimate: Forecast | None
+    costs: Mapping[str, float]  # of each step: seconds, or work where nothing was measured
+
+
+class Watcher:
+    """Is told what happens while a plan is being run, notes also before it is planned. This one says nothing: override what
+    you want to hear."""
+
+    def planned(self, plan: Plan, ahead: Prospect) -> None: ...
     def started(self, job: Job) -> None: ...
-    def epoch_ended(self, job: Job, epoch: int) -> None: ...
+    def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None: ...
     def ended(self, job: Job) -> None: ...
     def ended_badly(self, job: Job, message: str, blocked: int) -> None: ...
     def note(self, text: str) -> None: ...
@@ -41,10 +58,12 @@ class Outcome:
 
 
 class Dispatch:
-    """The jobs of one run of a plan, from the first that starts to the last that ends."""
+    """The jobs of one run of a plan, from the first that starts to the last that ends.
 
-    def __init__(self, queue: JobQueue, journal: Journal, watcher: Watcher) -> None:
-        self.queue, self._journal, self._watcher = queue, journal, watcher
+    journal: None for a plan that no store remembers. raising: the first job that fails or diverges ends the run."""
+
+    def __init__(self, queue: JobQueue, journal: Journal | None, watcher: Watcher, *, raising: bool = False) -> None:
+        self.queue, self.raising, self._journal, self._watcher = queue, raising, journal, watcher
         self._deaths: Counter[str] = Counter()
         self._epochs: dict[str, int] = {}
         self._beat = 0.0
@@ -65,9 +84,9 @@ class Dispatch:
             self._noted.add(text)
             self._watcher.note(text)
 
-    def epoch_ended(self, job: Job, epoch: int) -> None:
+    def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
         self._epochs[job.id] = epoch
-        self._watcher.epoch_ended(job, epoch)
+        self._watcher.epoch_ended(job, epoch, loss, accuracy)
 
     def ended(self, job: Job, event: Mapping[str, Any]) -> None:
         """A worker has come to an end with a job and says how."""
@@ -76,13 +95,15 @@ class Dispatch:
             self._watcher.note(event["text"])
             self.queue.without_parent(job.id)
         elif kind == "failed":
-            self._journal.write("failed", step=job.id, message=event["message"])
-            self._ended_badly(job, event["message"])
+            self._write("failed", step=job.id, message=event["message"])
+            self._ended_badly(job, event["message"], ForgetscopeError(event["message"]))
         elif event["diverged"] is not None:
-            self._journal.write("diverged", step=job.id, **event["diverged"])
-            self._ended_badly(job, f"diverged at iteration {event['diverged']['iteration']}")
+            self._write("diverged", step=job.id, **event["diverged"])
+            self._ended_badly(
+                job, f"diverged at iteration {event['diverged']['iteration']}", divergence(job, event["diverged"])
+            )
         else:
-            self._journal.write("done", step=job.id, seconds=event["seconds"])
+            self._write("done", step=job.id, seconds=event["seconds"])
             self._done += 1
             self.queue.finished(job.id)
             self._watcher.ended(job)
@@ -90,17 +111,18 @@ class Dispatch:
     def died(self, job: Job, cause: str) -> None:
         """A worker died with the job, which is tried again: in this run unless that was often enough, then in the next."""
         self._deaths[job.id] += 1
-        self._journal.write("died", step=job.id, message=cause)
+        self._write("died", step=job.id, message=cause)
         if self._deaths[job.id] >= ATTEMPTS:
             self._died.add(job.id)
-            self._ended_badly(job, f"{cause} It was tried {ATTEMPTS} times.")
+            message = f"{cause} It was tried {ATTEMPTS} times."
+            self._ended_badly(job, message, ForgetscopeError(message))
         else:
             self._watcher.note(f"Step {job.id[:8]}: {cause} Going on from its snapshot in a new one.")
             self.queue.again(job.id)
 
     def beat(self, running: Collection[Job]) -> None:
         """Every few moments note what is running, for whoever looks from outside."""
-        if time.monotonic() - self._beat < BEAT:
+        if self._journal is None or time.monotonic() - self._beat < BEAT:
             return
         self._beat = time.monotonic()
         jobs = [{"step": job.id, "epoch": self._epochs.get(job.id, 0)} for job in running]
@@ -111,6 +133,22 @@ class Dispatch:
     def outcome(self) -> Outcome:
         return Outcome(self._done, self._bad, self._died, time.monotonic() - self._began)
 
-    def _ended_badly(self, job: Job, message: str) -> None:
+    def _write(self, event: str, **facts: object) -> None:
+        if self._journal is not None:
+            self._journal.write(event, **facts)
+
+    def _ended_badly(self, job: Job, message: str, error: ForgetscopeError) -> None:
+        if self.raising:
+            raise error
         self._bad[job.id] = message
         self._watcher.ended_badly(job, message, len(self.queue.ended_badly(job.id)))
+
+
+def divergence(job: Job, facts: Mapping[str, Any]) -> Diverged:
+    """The error of a step that is kept as diverged, with what to do. facts: as its record has them."""
+    rate = job.spec.training.learning_rate
+    return Diverged(
+        f"Step {job.spec.step} diverged: the loss became {facts['loss']} at iteration {facts['iteration']} (epoch "
+        f"{facts['epoch']}). It is kept as {job.id[:8]} and excluded from statistics. Lower learning_rate (now {rate:g}), "
+        f"for example --set learning_rate={rate / 3:g}, and run again."
+    )

@@ -22,6 +22,8 @@ from forgetscope.spec import RunSpec, StepSpec
 from forgetscope.store import Store, StoredStep
 
 Setup = Mapping[str, Any]  # what `Work.setup` says; as JSON can hold it
+Request = Mapping[str, Any]  # what `Work.request` says of a job
+OnEpoch = Callable[[int, float, float], None]  # its number, loss and accuracy
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class Executor:
     def ready(cls, setup: Setup) -> Executor:
         """Data and code must be those that the plan was made with."""
         load_all(setup["sources"])
-        settings = choose_settings(setup["device"], setup["threads"], channels_last=setup["channels_last"])
+        settings = choose_settings(
+            setup["device"], setup["threads"], channels_last=setup["channels_last"], compile=setup["compile"]
+        )
         data = load_data(setup["dataset"], setup["image_size"])
         if data.digest != setup["digest"]:
             raise DataError(
@@ -46,35 +50,10 @@ class Executor:
             )
         return cls(data, Store(Path(setup["store"])), settings, setup["sources"])
 
-    def run(
-        self,
-        id: str,
-        parent: str | None,
-        spec: Mapping[str, Any],
-        first: Mapping[str, Any],
-        on_epoch: Callable[[int], None],
-        note: Callable[[str], None],
-        stop: Stop | None = None,
-    ) -> dict[str, Any]:
-        """first: the specification of its chain's first step.
-
-        An event: done (perhaps diverged), failed with a message, or parent, which must be done again first."""
+    def run(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
+        """As `compute`, where an error is an event as well: failed, or refused if no other job would do better."""
         try:
-            step = run_locked(
-                id,
-                StepSpec.model_validate(spec),
-                None if parent is None else self._usable(parent),
-                self.data,
-                self.store,
-                self.settings,
-                lambda end: on_epoch(end.epoch),
-                note,
-                stop,
-                StepSpec.model_validate(first),
-            )
-            return {"event": "done", "seconds": step.info["timings"]["seconds"], "diverged": step.divergence}
-        except _ParentUnusable as reason:
-            return {"event": "parent", "text": str(reason)}
+            return self.compute(job, on_epoch, note, stop)
         except Interrupted:
             raise
         except DamagedData as error:  # no step can be right with them
@@ -88,6 +67,26 @@ class Executor:
         except Exception as error:
             traceback.print_exc()
             return {"event": "failed", "message": f"{type(error).__name__}: {error}"}
+
+    def compute(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
+        """An event: done (perhaps diverged), or parent, which must be done again first."""
+        try:
+            usable = None if job["parent"] is None else self._usable(job["parent"])
+        except _ParentUnusable as reason:
+            return {"event": "parent", "text": str(reason)}
+        step = run_locked(
+            job["id"],
+            StepSpec.model_validate(job["spec"]),
+            usable,
+            self.data,
+            self.store,
+            self.settings,
+            lambda end: on_epoch(end.epoch, end.loss, end.accuracy),
+            note,
+            stop,
+            StepSpec.model_validate(job["first"]),
+        )
+        return {"event": "done", "seconds": step.info["timings"]["seconds"], "diverged": step.divergence}
 
     def calibrate(self, run: Mapping[str, Any]) -> Rates:
         return measure_rates(RunSpec(**run), self.data, self.store, self.settings, self.sources)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,45 +22,55 @@ from typing import Any
 
 from forgetscope.benchmark.costs import Rates
 from forgetscope.benchmark.plans import Job
+from forgetscope.benchmark.records import folder_of
 from forgetscope.engines.dispatch import ATTEMPTS, Dispatch
-from forgetscope.engines.work import Work
-from forgetscope.errors import ForgetscopeError, InputError, Interrupted, StoreError
+from forgetscope.engines.work import OnThisMachine, Place, Work
+from forgetscope.errors import ForgetscopeError, InputError, Interrupted
 from forgetscope.experiment.stopping import Stop
-from forgetscope.spec import RunSpec
+from forgetscope.threads import available_cores
 
 FAREWELL = 60.0  # seconds that a worker has to save what it is doing
 
 
+@dataclass(frozen=True, kw_only=True)
+class Local(Place):
+    """In worker processes of this machine: `jobs` steps at a time, by default one per core, or one on a GPU."""
+
+    jobs: int | None = None
+
+    @contextmanager
+    def hired(self, work: Work) -> Iterator[LocalEngine]:
+        count = self.jobs or (max(1, available_cores() // work.threads) if work.device == "cpu" else 1)
+        if work.plan.recorded:
+            yield LocalEngine(work, count, folder_of(work.store, work.plan))
+        else:
+            with tempfile.TemporaryDirectory(prefix="forgetscope-") as logs:
+                yield LocalEngine(work, count, Path(logs))
+
+
 @dataclass(frozen=True)
-class LocalEngine:
+class LocalEngine(OnThisMachine):
     """So many worker processes on this machine."""
 
     work: Work
     count: int
+    logs: Path  # the folder for what workers write to standard error
     name: str = "local"
 
-    def prepare(self, memory: float, disk: float) -> None:
-        free = shutil.disk_usage(self.work.store.path).free
-        if free < disk:
-            raise StoreError(
-                f"The store {self.work.store.path} will need about {disk / 1e9:,.1f} GB; {free / 1e9:,.1f} GB are free there. "
-                "Make room, or choose another folder with --store."
-            )
-
-    def run(self, dispatch: Dispatch, logs: Path, stop: Stop) -> None:
-        supervisor = _Supervisor(self, dispatch, logs)
+    def run(self, dispatch: Dispatch, stop: Stop) -> None:
+        supervisor = _Supervisor(self, dispatch)
         with stop.deferred(), supervisor.staffed():
             while not dispatch.queue.over:
                 if stop.requested:
                     raise Interrupted("Stopped and saved. Run the same command again to continue.")
                 supervisor.turn()
 
-    def calibrate(self, run: RunSpec, logs: Path, stop: Stop) -> Rates:
-        processes = [_Process(self.work.setup(), logs / f"worker-{i}.log") for i in range(self.count)]
+    def calibrate(self, stop: Stop) -> Rates:
+        processes = [_Process(self.work.setup(), self.logs / f"worker-{i}.log") for i in range(self.count)]
         found: list[Rates] = []
         try:
             for process in processes:
-                process.tell(do="calibrate", run=run.model_dump(exclude_unset=True))
+                process.tell(do="calibrate", run=self.work.plan.template.model_dump(exclude_unset=True))
             with stop.deferred(), selectors.DefaultSelector() as selector:
                 for process in processes:
                     assert process.process.stdout is not None
@@ -140,8 +150,8 @@ class _Process:
 
 
 class _Supervisor:
-    def __init__(self, engine: LocalEngine, dispatch: Dispatch, logs: Path) -> None:
-        self._engine, self._dispatch, self._logs = engine, dispatch, logs
+    def __init__(self, engine: LocalEngine, dispatch: Dispatch) -> None:
+        self._engine, self._dispatch = engine, dispatch
         self._processes: list[_Process] = []
         self._selector = selectors.DefaultSelector()
         self._born_dead = 0  # workers that died in a row before they were ready
@@ -180,7 +190,7 @@ class _Supervisor:
             self._dispatch.started(job)
 
     def _hire(self) -> _Process:
-        process = _Process(self._engine.work.setup(), self._logs / f"worker-{len(self._processes)}.log")
+        process = _Process(self._engine.work.setup(), self._engine.logs / f"worker-{len(self._processes)}.log")
         self._processes.append(process)
         assert process.process.stdout is not None
         self._selector.register(process.process.stdout, selectors.EVENT_READ, process)
@@ -196,7 +206,7 @@ class _Supervisor:
             self._dispatch.note(event["text"])
         elif job is not None and event.get("step") == job.id:
             if kind == "epoch":
-                self._dispatch.epoch_ended(job, event["epoch"])
+                self._dispatch.epoch_ended(job, event["epoch"], event["loss"], event["accuracy"])
             else:
                 process.job = None
                 self._dispatch.ended(job, event)

@@ -25,11 +25,10 @@ from forgetscope.benchmark.costs import Rates
 from forgetscope.benchmark.plans import Job
 from forgetscope.engines.dispatch import Dispatch
 from forgetscope.engines.executor import Executor, Setup
-from forgetscope.engines.work import Work
+from forgetscope.engines.work import Place, Work
 from forgetscope.errors import TRACEBACK, ForgetscopeError, InputError, Interrupted
 from forgetscope.experiment.stopping import Stop
 from forgetscope.learning.plugins import load_all
-from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
 OLDEST = (2, 54)
@@ -41,24 +40,33 @@ FAREWELL = 60.0  # seconds that tasks have to save what they are doing
 AHEAD = 2  # tasks that wait in Ray's queue, so that no node idles
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """Where tasks run and what each of them asks for."""
+@dataclass(frozen=True, kw_only=True)
+class Ray(Place):
+    """On a running Ray cluster, at `address`; without one, on a cluster of `jobs` CPUs that is started here, bound to loopback,
+    and stopped at the end. Ray is imported when it is used."""
 
-    address: str | None = None  # None: one is started here, bound to loopback
+    address: str | None = None
+    jobs: int | None = None  # at a time, at most
     gpus_per_job: float = 0.0
+
+    def settings(self) -> None:
+        return None
+
+    @contextmanager
+    def hired(self, work: Work) -> Iterator[RayEngine]:
+        with _connected(self) as ray:
+            yield RayEngine(work, self, ray)
 
 
 @contextmanager
-def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEngine]:
-    """An engine on a running cluster, or on one of `jobs` CPUs that is started here and stopped at the end."""
+def _connected(cluster: Ray) -> Iterator[Any]:
     if cluster.address is None:  # Ray reads this when it is imported
         os.environ[BEYOND_LOOPBACK] = "0"
     ray = _import_ray()
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     options["runtime_env"] = {"env_vars": {name: os.environ[name] for name in PASSED_ON if name in os.environ}}
     if cluster.address is None:
-        options |= {"address": "local", "num_cpus": jobs, "include_dashboard": False}
+        options |= {"address": "local", "num_cpus": cluster.jobs, "include_dashboard": False}
     else:
         options["address"] = cluster.address
     try:
@@ -78,7 +86,7 @@ def connected(work: Work, cluster: Cluster, jobs: int | None) -> Iterator[RayEng
                 "Ray had been imported before and would listen on all interfaces. "
                 "Start a cluster yourself and name it (--address auto), or import ray later."
             )
-        yield RayEngine(work, cluster, ray, jobs)
+        yield ray
     finally:
         ray.shutdown()
 
@@ -107,9 +115,9 @@ class RayEngine:
 
     name = "ray"
 
-    def __init__(self, work: Work, cluster: Cluster, ray: Any, jobs: int | None) -> None:
+    def __init__(self, work: Work, cluster: Ray, ray: Any) -> None:
         self.work, self._cluster, self._ray = work, cluster, ray
-        self._limit, self._memory = jobs, 0.0
+        self._limit, self._memory = cluster.jobs, 0.0
 
     @property
     def count(self) -> int:
@@ -125,7 +133,7 @@ class RayEngine:
             wants += [f"{self._cluster.gpus_per_job:g} GPUs"] if self._cluster.gpus_per_job else []
             raise InputError(f"No node of the cluster has what a job asks for: {', '.join(wants)}. See `ray status`.")
 
-    def run(self, dispatch: Dispatch, logs: Path, stop: Stop) -> None:
+    def run(self, dispatch: Dispatch, stop: Stop) -> None:
         ray, running = self._ray, dict[Any, Job]()
         board = self._board()
         task = self._remote(_execute)
@@ -150,10 +158,10 @@ class RayEngine:
                     ray.wait(list(running), num_returns=len(running), timeout=FAREWELL)
                 raise  # what still runs then ends with our connection
 
-    def calibrate(self, run: RunSpec, logs: Path, stop: Stop) -> Rates:
+    def calibrate(self, stop: Stop) -> Rates:
         count = min(self.count, 16)  # of many nodes a few tell enough
         task = self._remote(_calibrate)
-        options = run.model_dump(exclude_unset=True)
+        options = self.work.plan.template.model_dump(exclude_unset=True)
         try:
             found = self._ray.get([task.remote(self.work.setup(), options) for _ in range(count)])
         except self._ray.exceptions.RayTaskError as error:
@@ -190,7 +198,7 @@ class RayEngine:
                 if kind == "note":
                     dispatch.note(value)
                 elif step in jobs:
-                    dispatch.epoch_ended(jobs[step], value)
+                    dispatch.epoch_ended(jobs[step], *value)
 
     def _hear(self, reference: Any, job: Job, dispatch: Dispatch) -> None:
         try:
@@ -229,7 +237,7 @@ _executors: dict[str, Executor] = {}  # of this process, which Ray uses for many
 
 
 def _executor(setup: Setup) -> Executor:
-    from forgetscope.allocation import keep_memory
+    from forgetscope.engines.allocation import keep_memory
 
     key = repr(sorted(setup.items()))
     if key not in _executors:
@@ -258,7 +266,7 @@ def _execute(setup: Setup, job: Mapping[str, Any], board: Any) -> dict[str, Any]
         if stop.requested:
             raise Interrupted("Stopped before it began.")
         executor = _executor(setup)
-        return executor.run(**job, on_epoch=lambda epoch: say("epoch", epoch), note=lambda text: say("note", text), stop=stop)
+        return executor.run(job, lambda *epoch: say("epoch", epoch), lambda text: say("note", text), stop)
     except Interrupted:
         return {"event": "stopped"}  # nobody reads it: the driver is leaving
     except ForgetscopeError as error:

@@ -1,84 +1,171 @@
-"""From a plan to a store that has all of it: what is there, how long the rest will take, and the run itself."""
+"""From what is wanted to a store that has all of it: what is there, how long the rest will take, and the run itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from forgetscope.benchmark.costs import Estimate, Rates, estimate, step_seconds, step_work
-from forgetscope.benchmark.plans import descendants
+from forgetscope.benchmark.costs import Rates, estimate, step_seconds, step_work
+from forgetscope.benchmark.plans import Plan, descendants
+from forgetscope.benchmark.recipes import Spec, plan_of, templates_of
 from forgetscope.benchmark.records import Journal, record_plan
 from forgetscope.benchmark.shards import Shard
-from forgetscope.engines.dispatch import Dispatch, Outcome, Watcher
+from forgetscope.engines.dispatch import Dispatch, Outcome, Prospect, Watcher, divergence
 from forgetscope.engines.queue import JobQueue
-from forgetscope.engines.work import Engine
-from forgetscope.errors import StoreError
-from forgetscope.experiment.stopping import Stop
+from forgetscope.engines.work import Engine, Place, Work
+from forgetscope.errors import DataError, StoreError
+from forgetscope.experiment.stopping import Stop, on_signals
 from forgetscope.files import locked_if_free
 from forgetscope.spec import RunSpec
+from forgetscope.store import Store
+
+Note = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Prospect:
-    """What running a plan means, before it starts."""
+def carry_out(
+    wanted: Spec | Plan,
+    store: Store,
+    place: Place,
+    watcher: Watcher,
+    *,
+    estimating: bool = False,
+    shard: Shard | None = None,
+    again: Collection[str] = (),
+    raising: bool = False,
+    stop: Stop | None = None,
+) -> tuple[Plan, Outcome]:
+    """Run what the store lacks of a plan, or of what a specification asks for. What is wrong with any of it is said first.
 
-    shard: Shard | None
-    part: frozenset[str]  # all steps that concern us; without a shard the whole plan
-    done: frozenset[str]
-    bad: frozenset[str]  # failed or diverged earlier
-    todo: frozenset[str]
-    estimate: Estimate | None
-    costs: Mapping[str, float]  # of each step: seconds, or work where nothing was measured
+    again: steps that failed and are to be tried again. raising: as of Dispatch. A stop, which signals ask for, is Interrupted,
+    with everything saved."""
+    stop = stop or Stop()
+    with on_signals(stop):
+        place.settings()  # what this machine cannot do is said before data are made
+        plan = made_ready(wanted, watcher.note)
+        with engaged(place, plan, store) as engine:
+            if again:
+                record_plan(store, plan).retry(again)
+            if plan.recorded:
+                watcher.note(f"Plan {plan.id}" + (f", part {shard.number} of {shard.count}" if shard else ""))
+            ahead = prospect(engine, calibrating=estimating, stop=stop, note=watcher.note, shard=shard)
+            watcher.planned(plan, ahead)
+            for id in sorted(ahead.bad) if raising else ():
+                raise divergence(plan.jobs[id], store.step(id).divergence or {})
+            return plan, run_all(engine, ahead, watcher, stop, raising=raising)
 
 
-def prospect(
-    engine: Engine, run: RunSpec, *, calibrating: bool, stop: Stop, note: Callable[[str], None], shard: Shard | None = None
-) -> Prospect:
-    """See what is done, and estimate the rest from rates that were measured here before or are measured now."""
-    plan = engine.work.plan
-    journal = record_plan(engine.work.store, plan, shard)
-    done, part = plan.done(engine.work.store), plan.jobs.keys() if shard is None else shard.steps(plan)
-    bad = journal.failures(done).keys() | journal.diverged()
-    todo = part - done - descendants(plan.jobs, bad)
-    rates = _recorded_rates(journal, _setting(engine)) if todo else None
-    if rates is None and calibrating and todo:
-        note("Measuring how fast this machine is (about 20 s; --no-estimate skips it)")
-        rates = engine.calibrate(run, journal.folder, stop)
-        journal.write("rates", setting=_setting(engine), rates=asdict(rates))
-    expected = estimate(plan, todo, rates, engine.count) if rates else None
-    costs = {id: step_seconds(job, plan, rates) if rates else step_work(job, plan) for id, job in plan.jobs.items()}
-    return Prospect(shard, frozenset(part), frozenset(done), frozenset(bad), frozenset(todo), expected, costs)
+def made_ready(wanted: Spec | Plan, note: Note) -> Plan:
+    """The plan, once its networks and data are here, and the data are those that it was made with."""
+    if not isinstance(wanted, Plan):
+        for run in templates_of(wanted):
+            _get_ready(run, note)
+        return plan_of(wanted)
+    if wanted.provisional:
+        raise DataError(f"Plan {wanted.id} was made before its data were here, so that its steps have no ids. Make it again.")
+    if _get_ready(wanted.template, note) != wanted.data.digest:
+        raise StoreError(
+            f"Plan {wanted.id} was run on a data set {wanted.data.name!r} that is not here any more: it is gone or "
+            "has changed. See `forgetscope data list`."
+        )
+    return wanted
 
 
-def run_all(engine: Engine, ahead: Prospect, watcher: Watcher, stop: Stop) -> Outcome:
-    """Run what is to do. One process at a time may do that for a plan, or for a part of it, in a store."""
-    plan, expected = engine.work.plan, ahead.estimate
-    journal = record_plan(engine.work.store, plan, ahead.shard)
-    with _alone(journal):
-        engine.prepare(expected.memory / expected.jobs if expected else 0.0, expected.disk if expected else 0.0)
-        described = expected.described() if expected else None
-        journal.write("started", steps=len(ahead.todo), setting=_setting(engine), estimate=described)
-        jobs = {id: job for id, job in plan.jobs.items() if id in ahead.part}
-        dispatch = Dispatch(JobQueue(jobs, ahead.done & ahead.part, ahead.bad & ahead.part, ahead.costs), journal, watcher)
-        try:
-            engine.run(dispatch, journal.folder, stop)
-        finally:
-            journal.running.unlink(missing_ok=True)
-        outcome = dispatch.outcome()
-        journal.write("ended", done=outcome.done, bad=len(outcome.bad), seconds=round(outcome.seconds, 1))
-    return outcome
+def _get_ready(run: RunSpec, note: Note) -> str:
+    """See that network and data are there, before anything starts; the digest of the data."""
+    from forgetscope.data.library import load_data
+    from forgetscope.learning.networks import build_network
+    from forgetscope.learning.plugins import source_digests
+
+    build_network(run.network, 1, None, source_digests([run.network]).get(run.network))
+    data = load_data(run.dataset, run.image_size, note)
+    run.check_crop(data.shape[0])
+    return data.digest
 
 
 @contextmanager
-def _alone(journal: Journal) -> Iterator[None]:
+def engaged(place: Place, plan: Plan, store: Store, *, looking: bool = False) -> Iterator[Engine]:
+    """Workers for a plan. What is wrong with any step is said first.
+
+    looking: nothing will be run, so nothing of the user's own is tried."""
+    from forgetscope.data.library import load_data
+    from forgetscope.experiment.checks import check_steps
+    from forgetscope.learning.plugins import load_all
+
+    settings = place.settings()
+    if not looking:
+        load_all(plan.sources)
+        data = load_data(plan.data.name, plan.image_size, verify=False)
+        steps = ((job.spec, job.past_classes) for job in plan.jobs.values())
+        check_steps(steps, data, None if settings is None else settings.device)
+    store.prepare()
+    device, threads = (settings.device.type, settings.threads) if settings else (place.device, place.threads or 1)
+    with place.hired(Work(plan, store, device, threads, place.channels_last, place.compile)) as engine:
+        yield engine
+
+
+def prospect(engine: Engine, *, calibrating: bool, stop: Stop, note: Note, shard: Shard | None = None) -> Prospect:
+    """See what is done, and estimate the rest from rates that were measured here before or are measured now."""
+    plan, store = engine.work.plan, engine.work.store
+    journal = record_plan(store, plan, shard) if plan.recorded else None
+    if journal is None:  # nobody but the steps themselves can tell; they are few
+        done = {id for id in plan.jobs if _is_whole(store, id, note)}
+        bad = {id for id in done if store.step(id).divergence is not None}
+    else:
+        done = plan.done(store)
+        bad = journal.failures(done).keys() | journal.diverged()
+    part = plan.jobs.keys() if shard is None else shard.steps(plan)
+    todo = part - done - descendants(plan.jobs, bad)
+    rates = _recorded_rates(journal, _setting(engine)) if todo and journal else None
+    if rates is None and calibrating and todo:
+        note("Measuring how fast this machine is (about 20 s; --no-estimate skips it)")
+        rates = engine.calibrate(stop)
+        if journal is not None:
+            journal.write("rates", setting=_setting(engine), rates=asdict(rates))
+    expected = estimate(plan, todo, rates, engine.count) if rates else None
+    costs = {id: step_seconds(job, plan, rates) if rates else step_work(job, plan) for id, job in plan.jobs.items()}
+    return Prospect(journal, frozenset(part), frozenset(done), frozenset(bad), frozenset(todo), expected, costs)
+
+
+def run_all(engine: Engine, ahead: Prospect, watcher: Watcher, stop: Stop, *, raising: bool = False) -> Outcome:
+    """Run what is to do. Of a plan that the store remembers, or of a part of it, one process at a time may do that."""
+    plan, expected, journal = engine.work.plan, ahead.estimate, ahead.journal
+    jobs = {id: job for id, job in plan.jobs.items() if id in ahead.part}
+    queue = JobQueue(jobs, ahead.done & ahead.part, ahead.bad & ahead.part, ahead.costs)
+    with _noted(journal) as write:
+        engine.prepare(expected.memory / expected.jobs if expected else 0.0, expected.disk if expected else 0.0)
+        described = expected.described() if expected else None
+        write("started", steps=len(ahead.todo), setting=_setting(engine), estimate=described)
+        dispatch = Dispatch(queue, journal, watcher, raising=raising)
+        engine.run(dispatch, stop)
+        outcome = dispatch.outcome()
+        write("ended", done=outcome.done, bad=len(outcome.bad), seconds=round(outcome.seconds, 1))
+    return outcome
+
+
+def _is_whole(store: Store, id: str, note: Note) -> bool:
+    """Whether a step is there; a damaged one is moved to quarantine, so that it is not."""
+    if expelled := store.expel(id, note):
+        note(f"{expelled}; computing it again.")
+    return id in store
+
+
+@contextmanager
+def _noted(journal: Journal | None) -> Iterator[Callable[..., None]]:
+    """Alone with a plan, and with its journal; a plan without one may be run by several."""
+    if journal is None:
+        yield lambda event, **facts: None
+        return
     with locked_if_free(journal.lock) as free:
         if not free:
             raise StoreError(
                 f"Another process is running this plan ({journal.folder.name}). See `forgetscope bench status`, or wait for it."
             )
-        yield
+        try:
+            yield journal.write
+        finally:
+            journal.running.unlink(missing_ok=True)
 
 
 def _setting(engine: Engine) -> dict[str, Any]:
@@ -90,6 +177,7 @@ def _setting(engine: Engine) -> dict[str, Any]:
         "device": work.device,
         "threads": work.threads,
         "channels_last": work.channels_last,
+        **({"compile": True} if work.compile else {}),
     }
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from forgetscope.benchmark.costs import Rates
 from forgetscope.benchmark.plans import Job, Plan, chain_of
 from forgetscope.engines.dispatch import Dispatch
+from forgetscope.errors import SpecError, StoreError
 from forgetscope.experiment.stopping import Stop
-from forgetscope.spec import RunSpec
 from forgetscope.store import Store
+
+if TYPE_CHECKING:
+    from forgetscope.experiment.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Work:
     device: str = "auto"
     threads: int = 1
     channels_last: bool = True
+    compile: bool = False
 
     def setup(self) -> dict[str, Any]:
         """What a worker must know before its first job."""
@@ -35,6 +40,7 @@ class Work:
             "device": self.device,
             "threads": self.threads,
             "channels_last": self.channels_last,
+            "compile": self.compile,
         }
 
     def request(self, job: Job) -> dict[str, Any]:
@@ -56,11 +62,50 @@ class Engine(Protocol):
     def count(self) -> int:
         """Jobs at a time."""
 
-    def calibrate(self, run: RunSpec, logs: Path, stop: Stop) -> Rates:
+    def calibrate(self, stop: Stop) -> Rates:
         """Rates with all workers at work at the same time, as they will be."""
 
-    def run(self, dispatch: Dispatch, logs: Path, stop: Stop) -> None:
-        """Run until nothing is left that can be run. logs: the folder for what workers write to standard error."""
+    def run(self, dispatch: Dispatch, stop: Stop) -> None:
+        """Run until nothing is left that can be run."""
 
     def prepare(self, memory: float, disk: float) -> None:
         """Before the first job: see that everything is there. memory: bytes of a job; disk: bytes of all; 0 if not known."""
+
+
+class OnThisMachine:
+    """What engines have in common whose workers write to the store from here."""
+
+    work: Work
+
+    def prepare(self, memory: float, disk: float) -> None:
+        free = shutil.disk_usage(self.work.store.path).free
+        if free < disk:
+            raise StoreError(
+                f"The store {self.work.store.path} will need about {disk / 1e9:,.1f} GB; {free / 1e9:,.1f} GB are free there. "
+                "Make room, or choose another folder with --store."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the steps of a plan are computed, and how each of them: what changes the last bits of a result at most."""
+
+    device: str = "auto"
+    threads: int | None = 1  # CPU threads of each job; None: all cores
+    channels_last: bool = True
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "jobs"):
+            value = getattr(self, name, None)
+            if value is not None and value < 1:
+                raise SpecError(f"{name} = {value} is not valid: it should be greater than or equal to 1.")
+
+    def settings(self) -> Settings | None:
+        """What this machine makes of it, or an error; None where other machines compute."""
+        from forgetscope.experiment.settings import choose_settings
+
+        return choose_settings(self.device, self.threads, channels_last=self.channels_last, compile=self.compile)
+
+    def hired(self, work: Work) -> AbstractContextManager[Engine]:
+        raise NotImplementedError

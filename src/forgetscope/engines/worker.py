@@ -13,7 +13,7 @@ import threading
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from forgetscope.allocation import keep_memory
+from forgetscope.engines.allocation import keep_memory
 from forgetscope.engines.executor import Executor
 from forgetscope.errors import ForgetscopeError, Interrupted
 from forgetscope.experiment.stopping import Stop, on_signals
@@ -33,12 +33,11 @@ class _Worker:
     def calibrate(self, run: dict[str, Any]) -> None:
         self.say("rates", rates=asdict(self._executor.calibrate(run)))
 
-    def run(self, id: str, parent: str | None, spec: dict[str, Any], first: dict[str, Any]) -> None:
-        def epoch_ended(epoch: int) -> None:
-            self.say("epoch", step=id, epoch=epoch)
+    def run(self, **job: Any) -> None:
+        def epoch_ended(epoch: int, loss: float, accuracy: float) -> None:
+            self.say("epoch", step=job["id"], epoch=epoch, loss=loss, accuracy=accuracy)
 
-        end = self._executor.run(id, parent, spec, first, epoch_ended, lambda text: self.say("note", text=text), self._stop)
-        self.say(step=id, **end)
+        self.say(step=job["id"], **self._executor.run(job, epoch_ended, lambda text: self.say("note", text=text), self._stop))
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from forgetscope.experiment.observation import RELEASED_STEP
 from forgetscope.experiment.preparation import Prepared
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.learning.snapshots import Snapshot
+from forgetscope.measuring.quantities import QUANTITIES
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
-from forgetscope.store.tables import QUANTITIES
 
 Form = tuple[torch.dtype, tuple[int, ...]]
 

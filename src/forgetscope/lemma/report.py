@@ -16,9 +16,11 @@ from rich.text import Text
 from forgetscope.analysis.paper.tables import records
 from forgetscope.lemma.summary import SMOOTHNESS, LemmaSummary, Verdicts, second_order
 from forgetscope.outputs import writing_folder
-from forgetscope.report.results import inert, rows_of
+from forgetscope.report.datafiles import inert
+from forgetscope.report.document import rows_of
 from forgetscope.report.terminal.tables import make_table, plain, titled
 from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, SMALL, printing, save
+from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.quantities import counted
 
 TERMS = {"descent": "descent", "sic": "SIC", "cic": "CIC", "nic": "NIC", "fourth": "fourth", "curvature_every": "curvature"}
@@ -33,9 +35,9 @@ def lemma_view(frame: pd.DataFrame, summary: LemmaSummary) -> RenderableType:
         first = rows.iloc[0]
         table = make_table(("class",), ("change", "error", "bound", *TERMS.values(), "slack", "holds"))
         for row in records(rows):
-            terms = (f"{row[name]:+.2e}" for name in TERMS)
             change = (f"{row['change']:+.2e}", f"{row['change_error']:.0e}", f"{row['bound_every']:+.2e}")
-            table.add_row(str(row["class_name"]), *change, *terms, f"{row['slack']:.2e}", str(row["holds"]))
+            numbers = (*change, *(f"{row[name]:+.2e}" for name in TERMS), f"{row['slack']:.2e}")
+            table.add_row(str(row["class_name"]), *map(PLAIN.mathematics, numbers), str(row["holds"]))
         epochs, rate = counted(first["epoch"], "epoch"), first["learning_rate"]
         title = f"After {epochs}, iteration {first['iteration']}, learning rate {rate:.3g}"
         smoothness = ", ".join(f"{rows[f'smoothness_{kind}'].median():.3g} {words}" for kind, words in SMOOTHNESS.items())
@@ -142,7 +144,7 @@ def _plain_numbers(axes: Axes) -> None:
 def _rankings(summary: LemmaSummary) -> RenderableType:
     table = make_table(("ranking by",), [counted(epoch, "epoch") for epoch in summary.epochs])
     for name, values in summary.correlations.items():
-        table.add_row(name, *("–" if math.isnan(rho) else f"{rho:+.2f}" for rho in values))
+        table.add_row(name, *(PLAIN.number(rho, signed=True) for rho in values))
     return titled(f"Rank correlation with the measured change, over {summary.classes} past classes", table)
 
 

@@ -1,5 +1,6 @@
 """What a person gets to see. Nothing is estimated here.
 
-`words` has sentences, quantities and captions; `terminal` views, `pages` the HTML files, `typeset` LaTeX, PDF and
-figures for print; `document` is JSON and `results` an analysis as files.
+`exhibited` has the tables and figures of an analysis (the catalogue is `analysis.exhibits`), which all writers go through:
+`pages` (HTML), `typeset` (LaTeX, PDF and figures for print), `terminal`, `datafiles` (CSV and Parquet) and `document` (JSON).
+`words` is everything that is said, and how numbers are written.
 """

@@ -1,4 +1,4 @@
-"""Experiments as plain values for JSON. Missing numbers are null; nothing is rounded."""
+"""Results as plain values for JSON. Missing numbers are null; nothing is rounded."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
+
 from forgetscope.analysis.experiments import Experiment, Overview
+from forgetscope.analysis.paper.tables import records
 from forgetscope.analysis.questions.approximations import Approximations
 from forgetscope.analysis.questions.controlled import ControlledStep
 from forgetscope.analysis.questions.policies import PolicyComparison
 from forgetscope.analysis.questions.variants import VariantComparison
+from forgetscope.analysis.results import Analysis
+from forgetscope.report.exhibited import exhibited
+from forgetscope.report.words.reading import reading_lines
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
@@ -63,6 +69,25 @@ def variants_document(plan: str, rows: Sequence[VariantComparison]) -> dict[str,
     return _plain_dict({"plan": plan, "variants": [dataclasses.asdict(row) for row in rows]})
 
 
+def analysis_document(analysis: Analysis) -> dict[str, Any]:
+    """Everything but the figures."""
+    found = exhibited(analysis)
+    return {
+        "store": str(analysis.store),
+        "coding": analysis.coding,
+        "resamples": analysis.resamples,
+        "reading": reading_lines(analysis),
+        **{
+            part: {one.exhibit.label: rows_of(one.frame) for one in found if one.exhibit.part == part}
+            for part in ("tables", "more")
+        },
+    }
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [_plain_dict(row) for row in records(frame)]
+
+
 def experiment_line(experiment: Experiment) -> dict[str, Any]:
     return {
         "id": experiment.id,
@@ -83,4 +108,5 @@ def _plain(value: Any) -> Any:
         return _plain_dict(value)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -17,7 +17,7 @@ from forgetscope.store.folder import (
 )
 from forgetscope.store.settings import POLICY, Setting, first_step, told_apart
 from forgetscope.store.stepfiles import FREED, STATE, TableName
-from forgetscope.store.stored import ALL_TABLES, COEFFICIENTS, SCHEMA, TABLES, StoredStep, past_rows
+from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, past_rows
 
 __all__ = [
     "ALL_LAYERS",

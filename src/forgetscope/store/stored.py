@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from forgetscope.errors import DamagedStep, StateFreed, StoreError
 from forgetscope.files import open_regular, read_regular
 from forgetscope.foreign import strict_json
+from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.spec import StepSpec
 from forgetscope.store.settings import Setting
 from forgetscope.store.stepfiles import FREED, STATE, TableName, checked_manifest, checked_record, limit_of
@@ -29,7 +30,6 @@ SCHEMA = 1
 ALL_TABLES: tuple[TableName, ...] = get_args(TableName)
 TABLES = ALL_TABLES[:-1]  # those that every step has; `extra` is there where something was measured beside the probes
 NEEDED = {"step.json", STATE, *(f"{name}.parquet" for name in TABLES)}
-COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # columns of `classes`, and of `probes`, whose terms add up to them
 Tensors = dict[str, NDArray[np.generic]]
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forgetscope.analysis.headline import headlines
 from forgetscope.analysis.inputs.training_shares import BEFORE, SHARES, moment, probes_within, seen_shares, since
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.report.words.headlines import headlines
 from forgetscope.store import Store
 
 

@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from matplotlib.cbook import boxplot_stats
 
-from forgetscope.analysis.paper.descriptions import FIGURES
+from forgetscope.analysis.exhibits import CONTROLLED
 from forgetscope.analysis.paper.figures import CONTROL, boxes
 from forgetscope.analysis.results import Analysis
 
 
 def test_boxes_are_those_that_matplotlib_would_draw(analysed: Analysis) -> None:
-    control = analysed.figures[FIGURES[-1]]
+    control = analysed.figures[CONTROLLED.label]
     found = analysed.more["controlled_boxes"]
     groups = list(control.groupby(list(CONTROL[:5]), sort=False))
     assert len(found) == len(groups) == 24

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
+from forgetscope.analysis.exhibits import FIGURES, TABLES
 from forgetscope.analysis.paper.tables import COLUMNS, KEYS
 from forgetscope.analysis.results import Analysis, analyse
 

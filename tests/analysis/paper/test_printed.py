@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forgetscope.analysis.paper.descriptions import TABLES
+from forgetscope.analysis.exhibits import TABLES
 from forgetscope.analysis.paper.printed import beside_paper, deviations, overlap
 from forgetscope.analysis.paper.tables import matching
 from forgetscope.analysis.results import Analysis

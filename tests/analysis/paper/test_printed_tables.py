@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forgetscope.analysis.paper.descriptions import TABLES
+from forgetscope.analysis.exhibits import TABLES
 from forgetscope.analysis.statistics.anova import partial_eta_squared
 from forgetscope.analysis.statistics.estimates import correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.pooling import spread_of

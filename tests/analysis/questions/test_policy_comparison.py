@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from conftest import TINY
+from conftest import TINY, run_experiment
 from forgetscope.analysis.experiments import Experiment, overview
 from forgetscope.analysis.index import glance
 from forgetscope.analysis.questions.policies import compare_policies, planned_experiments
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.experiment import run_experiment
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 from made import make_experiment

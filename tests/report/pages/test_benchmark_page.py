@@ -18,18 +18,19 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from forgetscope.analysis.headline import headlines
-from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
+from forgetscope.analysis.exhibits import FIGURES, TABLES
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.benchmark.plans import benchmark_plan
 from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.report.exhibited import Shown
 from forgetscope.report.pages.benchmark import render_benchmark
 from forgetscope.report.pages.explorer import DataSource, explore
 from forgetscope.report.pages.provenance import provenance_of
 from forgetscope.report.typeset.latex import latex_table
+from forgetscope.report.words.headlines import headlines
 from forgetscope.spec import AugmentationSpec
 from forgetscope.store import Store
 from made import HOSTILE, make_experiment
@@ -49,9 +50,9 @@ SHAPE: dict[str, Any] = {
 def test_the_headline_holds_the_estimates_with_their_intervals(analysis: Analysis, page_text: str) -> None:
     where = {"benchmark": "glyphs", "policy": "uniform", "subset": "2"}
     spread = analysis.estimate("FG-R_FG-HSG_overall", **where, quantity="FG-R")
-    assert f"lost {spread.value:.2f} ({spread.low:.2f} to {spread.high:.2f}) more of its accuracy" in page_text
+    assert f"lost {spread.value:.2f} ({spread.low:.2f}, {spread.high:.2f}) more of its accuracy" in page_text
     best = analysis.estimate("spearman_individual_coefficients", **where, quantity="SIC", statistic="rho")
-    assert f"SIC {best.value:.2f} ({best.low:.2f} to {best.high:.2f})" in page_text
+    assert f"SIC {best.value:.2f} ({best.low:.2f}, {best.high:.2f})" in page_text
 
 
 def test_the_headline_says_what_the_terminal_says(analysis: Analysis, page_text: str) -> None:
@@ -214,7 +215,7 @@ def test_downloads_hold_what_the_analysis_holds(analysis: Analysis, page: Page) 
         [None if value != value else value for value in frame["mean"].tolist()], rel=1e-5
     )
     assert [row["subset"] for row in rows] == frame["subset"].tolist()
-    assert downloaded(page, "#spearman_SIC", "LaTeX") == latex_table("spearman_SIC", frame)
+    assert downloaded(page, "#spearman_SIC", "LaTeX") == latex_table(Shown(TABLES["spearman_SIC"], frame))
     visit(page, "figures")
     figure = "#fig-SIC_CIC_NIC_across_steps_glyphs"
     page.locator(f"{figure} .js-line").first.wait_for()

@@ -13,10 +13,10 @@ import pytest
 from matplotlib.collections import FillBetweenPolyCollection, PathCollection
 from matplotlib.figure import Figure
 
-from forgetscope.analysis.paper.descriptions import FIGURES, THREE
+from forgetscope.analysis.exhibits import CONTROLLED, FIGURES, THREE
 from forgetscope.analysis.paper.tables import matching
 from forgetscope.analysis.results import Analysis
-from forgetscope.report.typeset.figures import Boxes, Course, Drawing, Swarms, drawings
+from forgetscope.report.typeset.figures import Boxes, Curves, Drawing, Swarms, drawings
 from forgetscope.report.typeset.ink import printing, save, shown
 
 HOSTILE = "$\\frac{1</text><script>alert(1)</script> 字\x1b[31m %_&"
@@ -40,7 +40,7 @@ def saved(drawing: Drawing, format: str, width: float = 7.16) -> bytes:
 
 def test_the_paper_s_seven_figures_come_in_its_order(found: dict[str, Drawing]) -> None:
     assert [f"fig:{name}" for name in found] == list(FIGURES)
-    assert [type(drawing) for drawing in found.values()] == [Swarms] * 4 + [Course] * 2 + [Boxes]
+    assert [type(drawing) for drawing in found.values()] == [Swarms] * 4 + [Curves] * 2 + [Boxes]
     assert all(drawing.caption.endswith("Simulated: nothing was trained.") for drawing in found.values())
 
 
@@ -61,7 +61,7 @@ def test_every_past_class_is_a_dot_at_its_forgetting_and_no_two_overlap(found: d
 
 
 def test_classes_that_were_never_learned_are_not_drawn_but_told(found: dict[str, Drawing], analysed: Analysis) -> None:
-    label = FIGURES[0]
+    label = next(iter(FIGURES))
     frame = analysed.figures[label].copy()
     frame.loc[frame.index[:7], "forgetting"] = np.nan
     changed = dataclasses.replace(analysed, figures={label: frame})
@@ -92,16 +92,17 @@ def test_lines_and_bands_are_the_frame_s_means_and_intervals(found: dict[str, Dr
 def test_boxes_have_the_estimated_medians_and_a_dot_per_class(found: dict[str, Drawing]) -> None:
     drawing = found["controlled_exps_distributions"]
     assert isinstance(drawing, Boxes)
+    assert drawing.beside is not None
     figure = drawing.figure()
     assert [axes.get_title() for axes in figure.axes] == ["C100, step 2", "C100, step 3", "TIN, step 2", "TIN, step 3"]
     medians = [line.get_ydata()[0] for axes in figure.axes for line in axes.lines if line.get_linewidth() == 1.4]
-    assert sorted(medians) == sorted(drawing.boxes["median"])
+    assert sorted(medians) == sorted(drawing.beside["median"])
     heights = np.concatenate([np.asarray(c.get_offsets())[:, 1] for c in dots(figure)])
     assert sorted(heights) == sorted(drawing.frame["rho"].dropna())
 
 
 def test_names_stay_text(found: dict[str, Drawing], analysed: Analysis) -> None:
-    figures = {label: frame.assign(benchmark=HOSTILE) for label, frame in analysed.figures.items() if label == FIGURES[-1]}
+    figures = {label: frame.assign(benchmark=HOSTILE) for label, frame in analysed.figures.items() if label == CONTROLLED.label}
     more = {"controlled_boxes": analysed.more["controlled_boxes"].assign(benchmark=HOSTILE)}
     (drawing,) = drawings(dataclasses.replace(analysed, figures=figures, more=more))
     tree = ElementTree.fromstring(saved(drawing, "svg"))
@@ -124,7 +125,7 @@ def test_the_same_numbers_give_the_same_bytes_whatever_the_user_s_settings(found
 
 
 def test_several_policies_are_several_figures(analysed: Analysis) -> None:
-    label = FIGURES[0]
+    label = next(iter(FIGURES))
     frame = analysed.figures[label]
     both = pd.concat([frame, frame.assign(policy="herding")])
     names = [(d.name, d.caption.split(".")[0]) for d in drawings(dataclasses.replace(analysed, figures={label: both}))]

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from forgetscope.analysis.headline import headlines
-from forgetscope.analysis.paper.descriptions import TABLES
+from forgetscope.analysis.exhibits import TABLES
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.errors import SpecError, StoreError, WriteError
 from forgetscope.outputs import LISTING
 from forgetscope.report.typeset.figures import Drawing, drawings
 from forgetscope.report.typeset.papers import FORMATS, write_paper
+from forgetscope.report.words.headlines import headlines
 
 pytestmark = pytest.mark.slow  # a small suite of its own: whole documents are made and read
 COMPILER, READER = shutil.which("pdflatex"), shutil.which("pdftotext")

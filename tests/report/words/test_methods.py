@@ -27,7 +27,7 @@ from forgetscope.benchmark.variants import parse_variant, variants_plan
 from forgetscope.cli.app import app
 from forgetscope.cli.options import overrides
 from forgetscope.data.library import data_facts
-from forgetscope.report.words.methods import Recipe, commands, paragraphs
+from forgetscope.report.words.methods import Command, commands, paragraphs
 from forgetscope.scenario import sequence_of
 from forgetscope.spec import RunSpec, step_id, step_specs
 from forgetscope.store import Store, StoredStep
@@ -48,12 +48,12 @@ def parsed(command: str) -> tuple[str, dict[str, Any]]:
     return " ".join(path), chosen.make_context(path[-1], words).params
 
 
-def planned(recipe: Recipe, folder: Path) -> set[str]:
-    """The ids of the steps that a recipe's commands would run, as each command plans them."""
-    if recipe.file is not None:
-        (folder / recipe.file[0]).write_text(recipe.file[1], encoding="utf-8")
+def planned(command: Command, folder: Path) -> set[str]:
+    """The ids of the steps that a command's commands would run, as each command plans them."""
+    if command.file is not None:
+        (folder / command.file[0]).write_text(command.file[1], encoding="utf-8")
     found: set[str] = set()
-    for line in recipe.command.splitlines():
+    for line in command.command.splitlines():
         name, given = parsed(line)
         chosen = overrides(given["settings"])
         if "config" in given:
@@ -99,8 +99,8 @@ def resolved(run: RunSpec) -> list[tuple[str, Any]]:
 def test_the_command_of_a_plan_plans_the_same_steps(plan: Any, tmp_path: Path) -> None:
     made: Plan = plan()
     record_plan(Store(tmp_path / "store"), made)
-    (recipe,) = commands(recorded_plans(Store(tmp_path / "store")), [])
-    assert planned(recipe, tmp_path) == set(made.jobs)
+    (command,) = commands(recorded_plans(Store(tmp_path / "store")), [])
+    assert planned(command, tmp_path) == set(made.jobs)
 
 
 options = st.fixed_dictionaries(
@@ -137,19 +137,19 @@ def test_the_command_of_a_run_without_a_plan_plans_the_same_steps(
     expected = resolved(run)
     data = {"name": run.dataset, "image_size": run.image_size}
     chain = [SimpleNamespace(spec=spec, info={"data": data, "network": run.network}) for _, spec in expected]
-    (recipe,) = commands([], [cast(Sequence[StoredStep], chain)])
+    (command,) = commands([], [cast(Sequence[StoredStep], chain)])
     with tempfile.TemporaryDirectory() as folder:
-        assert planned(recipe, Path(folder)) == {id for id, _ in expected}
+        assert planned(command, Path(folder)) == {id for id, _ in expected}
 
 
 def test_the_command_of_a_simulation_makes_the_same_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "store")
     simulate(BenchmarkSpec.load("glyphs", SHAPE), store, 3, Truth(nic_effect=0.25), reruns=2)
-    (recipe,) = commands(recorded_plans(store), [])
-    assert recipe.file is not None
+    (command,) = commands(recorded_plans(store), [])
+    assert command.file is not None
     monkeypatch.chdir(tmp_path)
-    Path(recipe.file[0]).write_text(recipe.file[1], encoding="utf-8")
-    _, *words = shlex.split(recipe.command)
+    Path(command.file[0]).write_text(command.file[1], encoding="utf-8")
+    _, *words = shlex.split(command.command)
     ran = CliRunner().invoke(app, words)
     assert ran.exit_code == 0, ran.output
     assert Store(tmp_path / "results").ids() == store.ids()

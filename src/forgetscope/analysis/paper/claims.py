@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from forgetscope.analysis.exhibits import MODEL, PAPER_ORDER, THREE
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS
 from forgetscope.analysis.inputs.samples import Collected, Name, Sample, Subset
 from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
@@ -26,7 +27,6 @@ from forgetscope.analysis.paper.contrasts import (
     steadiness,
     within_steps,
 )
-from forgetscope.analysis.paper.descriptions import MODEL, PAPER_ORDER, THREE
 from forgetscope.analysis.paper.joint_model import WALD, JointModels
 from forgetscope.analysis.paper.tables import matching, records
 from forgetscope.analysis.paper.verdicts import Answer, Verdict, above, below, near

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from forgetscope.analysis.exhibits import MODEL
 from forgetscope.analysis.inputs.samples import Collected, Mask, Name, Sample, Subset
-from forgetscope.analysis.paper.descriptions import MODEL
 from forgetscope.analysis.statistics.differences import Difference, paired, welch
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z
 

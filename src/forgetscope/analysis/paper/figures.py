@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from forgetscope.analysis.exhibits import CONTROLLED, FIGURES, MODEL, Exhibit, Kind, course_figure, swarm_figure
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Subset
-from forgetscope.analysis.paper.descriptions import FIGURES, MODEL, course_label, swarm_label
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.statistics.pooling import means_along
 
@@ -27,20 +27,30 @@ COURSE = (
     *("mean", "mean_lo", "mean_hi", "sd", "n"),
 )
 CONTROL = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "class_id", "rho", "runs")
+COLUMNS: dict[Kind, tuple[str, ...]] = {"swarm": SWARM, "course": COURSE, "boxes": CONTROL}
 BOXES = (*CONTROL[:5], "whisker_lo", "quartile_lo", "median", "quartile_hi", "whisker_hi", "n")
 EARLINESS = ("benchmark", "policy", "subset", "quantity", "statistic", "final", "probes", "share", "strength", "n")
 
 
-def figures(collection: Collected) -> dict[str, pd.DataFrame]:
+def figure_exhibits(collection: Collected) -> dict[str, Exhibit]:
     """By label; the paper's are there also when the store has nothing for them."""
-    rows: dict[str, list[Row]] = {}
+    samples = collection.samples
+    own = [course_figure(sample.dataset) for sample in samples]
+    own += [swarm_figure(sample.dataset, step) for sample in samples for step in sample.numbers]
+    return FIGURES | {exhibit.label: exhibit for exhibit in sorted(own, key=lambda exhibit: exhibit.label)}
+
+
+def figures(collection: Collected) -> dict[str, pd.DataFrame]:
+    """By label."""
+    rows: dict[str, list[Row]] = {CONTROLLED.label: list(_control(collection))}
     for sample in collection.samples:
         for step in sample.numbers:
-            rows.setdefault(swarm_label(sample.dataset, step), []).extend(_swarms(sample, step))
-        rows.setdefault(course_label(sample.dataset), []).extend(_course(sample))
-    rows[FIGURES[-1]] = list(_control(collection))
-    labels = dict.fromkeys((*FIGURES, *sorted(rows)))
-    return {label: pd.DataFrame(rows.get(label, []), columns=list(_columns(label))) for label in labels}
+            rows.setdefault(swarm_figure(sample.dataset, step).label, []).extend(_swarms(sample, step))
+        rows.setdefault(course_figure(sample.dataset).label, []).extend(_course(sample))
+    return {
+        label: pd.DataFrame(rows.get(label, []), columns=list(COLUMNS[exhibit.kind]))
+        for label, exhibit in figure_exhibits(collection).items()
+    }
 
 
 def earliness(courses: Iterable[pd.DataFrame]) -> pd.DataFrame:
@@ -97,12 +107,6 @@ def over_time(collection: Collected, joint: JointModels, read: Callable[[str], V
                 for probe in range(rho.shape[1])
             ]
     return pd.DataFrame(rows, columns=[*COURSE, "mae"])
-
-
-def _columns(label: str) -> tuple[str, ...]:
-    if label == FIGURES[-1]:
-        return CONTROL
-    return SWARM if "swarm" in label else COURSE
 
 
 def swarms(sample: Sample, step: int) -> Iterator[tuple[GridCell, list[int]]]:

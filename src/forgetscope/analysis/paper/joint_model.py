@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from forgetscope.analysis.exhibits import MODEL, THREE
 from forgetscope.analysis.inputs.cache import Arrays, Cache, content_of
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
 from forgetscope.analysis.inputs.samples import GridCell, Sample
-from forgetscope.analysis.paper.descriptions import MODEL, THREE
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.analysis.statistics.mixed_models import fit, leave_one_out, moments
 from forgetscope.analysis.statistics.rank_correlation import spearman

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from forgetscope.analysis.exhibits import MODEL, TABLES, Column, Exhibit
 from forgetscope.analysis.inputs.samples import POOLED, Collected, GridCell, Omitted, Sample, Subset
-from forgetscope.analysis.paper.descriptions import MODEL, TABLES, Column, TableDescription
 from forgetscope.analysis.paper.factors import FACTORS, two_way
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.statistics.anova import Coding, benjamini_hochberg, holm
@@ -51,7 +51,7 @@ class Tabulation:
         self.pending.clear()
         return {table.label: tidy(table.label, self.rows[table.label]) for table in wanted}
 
-    def _rows(self, table: TableDescription) -> Iterator[Row]:
+    def _rows(self, table: Exhibit) -> Iterator[Row]:
         if table.layout == "controlled":
             yield from self._controlled(table)
             return
@@ -73,7 +73,7 @@ class Tabulation:
                 row |= {"p_holm": strict, "p_fdr": loose}
         yield from rows
 
-    def _grid(self, table: TableDescription, sample: Sample, step: int) -> Iterator[Row]:
+    def _grid(self, table: Exhibit, sample: Sample, step: int) -> Iterator[Row]:
         margins = () if table.layout == "weights" else (POOLED,)
         for retention in (*sample.retentions(step), *margins):
             for column in table.columns:
@@ -86,7 +86,7 @@ class Tabulation:
                     elif (retention, increment) != (POOLED, POOLED):
                         yield self._estimate(table, sample, cell, column)
 
-    def _estimate(self, table: TableDescription, sample: Sample, part: Subset | GridCell, column: Column) -> Row:
+    def _estimate(self, table: Exhibit, sample: Sample, part: Subset | GridCell, column: Column) -> Row:
         mask = sample.mask(part)
         values = sample.values[column.name][mask]
         mean, known = mean_of(column.statistic, values, sample.ranked[mask]), values[~np.isnan(values)]
@@ -111,7 +111,7 @@ class Tabulation:
             row = _row(sample, subset, Column(column.quantity, "anova"), known, **numbers)
             yield row | {"factor": factor, "response": response, "coding": self.coding, "reason": effect.reason}
 
-    def _controlled(self, table: TableDescription) -> Iterator[Row]:
+    def _controlled(self, table: Exhibit) -> Iterator[Row]:
         (column,) = table.columns
         for runs in self.collection.reruns:
             rho, counts = runs.correlations()

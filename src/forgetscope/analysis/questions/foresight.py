@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from forgetscope.analysis.exhibits import MODEL, THREE
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Subset
 from forgetscope.analysis.inputs.training_shares import SHARES, moment, seen_shares
-from forgetscope.analysis.paper.descriptions import MODEL, THREE
 from forgetscope.analysis.paper.figures import swarms
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.statistics.bootstrap import cluster_bca, cluster_mean_bca

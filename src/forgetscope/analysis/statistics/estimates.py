@@ -29,7 +29,7 @@ class Estimate:
     n: int
 
     def __str__(self) -> str:
-        """`0.512 [0.430, 0.587], n = 40`; as many digits as the interval's width deserves."""
+        """`0.512 (0.430, 0.587), n = 40`; as many digits as the interval's width deserves."""
         return "".join(self._parts())
 
     def _repr_html_(self) -> str:
@@ -39,9 +39,9 @@ class Estimate:
     def _parts(self) -> tuple[str, str]:
         width = self.high - self.low
         digits = max(0, min(12, 2 - math.floor(math.log10(width)))) if math.isfinite(width) and width > 0 else 3
-        value = "unknown" if math.isnan(self.value) else f"{self.value:.{digits}f}"
-        interval = "" if math.isnan(width) else f" [{self.low:.{digits}f}, {self.high:.{digits}f}]"
-        return value, f"{interval}, n = {self.n}"
+        value = "–" if math.isnan(self.value) else f"{self.value:.{digits}f}"
+        interval = "" if math.isnan(width) else f" ({self.low:.{digits}f}, {self.high:.{digits}f})"
+        return value.replace("-", "−"), f"{interval}, n = {self.n}".replace("-", "−")
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:

@@ -9,43 +9,24 @@ digests it names.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from forgetscope.analysis.headline import headlines
-from forgetscope.analysis.paper.descriptions import FIGURES, TABLES
-from forgetscope.analysis.paper.printed import beside_paper
+from forgetscope.analysis.exhibits import FIGURES, POLICIES, TABLES
 from forgetscope.analysis.questions.policies import QUANTITIES, PolicyComparison
 from forgetscope.analysis.results import Analysis
+from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, packed, packed_frame, script_digest
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
-from forgetscope.report.typeset.latex_frame import latex_frame
-from forgetscope.report.typeset.layout import CODING
-from forgetscope.report.words import explained, methods
+from forgetscope.report.words import methods
+from forgetscope.report.words.captions import coding_note
+from forgetscope.report.words.headlines import headlines
+from forgetscope.report.words.notation import PLAIN
 
-BEYOND = {
-    "claims": (
-        "The paper’s claims, asked of this store",
-        "Confirmed where every benchmark and step confirms it, contested where any contests it.",
-    ),
-    "comparisons": (
-        "Steps and data sets compared",
-        "Welch’s tests, paired where steps share experiments; correlations are compared in Fisher’s z.",
-    ),
-    "calibration": (
-        "Predicted and observed forgetting of unseen steps",
-        "Ten groups of classes by prediction; slope 1 and intercept 0 would be perfect.",
-    ),
-    "sample_sizes": (
-        "How many experiments narrower intervals need",
-        "needed_n: steps per partition for a half-width as wanted.",
-    ),
-    "left_out": ("What no estimate rests on", "Counts of steps and classes that were left out, and why."),
-}
-POLICIES = "Differences are within pairs; of accuracies, more is better, of forgetting, less is."
 SCRIPTS = ("core.js", "tables.js", "charts.js", "explorer.js", "warning.js", "page.js")
 
 
@@ -54,20 +35,22 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     from plotly.offline import get_plotlyjs
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["number"] = PLAIN.number
     script, plotly = "\n".join(asset(name) for name in SCRIPTS), get_plotlyjs()
     samples = analysis.collection.samples
-    exhibits = _exhibits(analysis, explorer, provenance.policies)
+    found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data"]
+    compared = _policies(provenance.policies) if provenance.policies else None
     return environment.from_string(asset("benchmark.html.j2")).render(
         title=", ".join(dict.fromkeys(sample.benchmark for sample in samples)) or "empty store",
         simulated=analysis.collection.simulated,
         headlines=[headline for headline in headlines(analysis) if headline.cards],
         claims=analysis.more["claims"]["verdict"].value_counts().to_dict(),
-        tables=[exhibit for exhibit in exhibits if exhibit["kind"] == "table"],
-        beyond=[exhibit for exhibit in exhibits if exhibit["kind"] == "beyond"],
-        figures=[exhibit for exhibit in exhibits if exhibit["kind"] in ("swarm", "course", "boxes")],
+        tables=[_article(shown) for shown in found if shown.exhibit.part == "tables"],
+        beyond=[_article(shown) for shown in found if shown.exhibit.part == "more"],
+        figures=[_article(shown) for shown in found if shown.exhibit.part == "figures"],
         missing=_missing(analysis),
         policies=provenance.policies,
-        policy_exhibit=next((exhibit for exhibit in exhibits if exhibit["kind"] == "policies"), None),
+        policy_exhibit=_article(compared) if compared else None,
         policies_note=provenance.note,
         paragraphs=methods.paragraphs(analysis),
         facts=methods.facts(analysis, explorer.environments),
@@ -77,7 +60,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         script=script,
         digests=[script_digest(script), script_digest(plotly)],
         packs={
-            "data-exhibits": packed({exhibit["id"]: exhibit["data"] for exhibit in exhibits}),
+            "data-exhibits": packed({_id(shown): _embedded(shown, explorer) for shown in (*found, *filter(None, [compared]))}),
             "data-warning": packed(
                 {
                     "flagged": packed_frame(_named(analysis.more["flagged"], explorer)),
@@ -90,38 +73,18 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     )
 
 
-def _exhibits(analysis: Analysis, explorer: Explorer, policies: Sequence[PolicyComparison]) -> list[dict[str, Any]]:
-    """Everything that has a link to itself, a line on how to read it, and downloads."""
-    beside = beside_paper(analysis.tables, analysis.collection)
-    found = []
-    for label, frame in analysis.tables.items():
-        description = TABLES[label]
-        data: dict[str, Any] = {
-            "frame": packed_frame(frame.drop(columns="table")),
-            "latex": latex_table(label, frame),
-            "layout": description.layout,
-        }
-        if label in beside:
-            data["paper"] = packed_frame(beside[label])
-            data["latex"] += "\n" + latex_beside(label, frame, beside[label])
-        text = explained.TABLES[label]
-        if label in beside and description.layout == "anova" and analysis.coding == "sum":
-            text += f" {CODING}"
-        found.append(_exhibit("table", label, description.title, text, data, len(frame)))
-    for label, (title, text) in BEYOND.items():
-        found.append(_plain_exhibit("beyond", label, title, text, analysis.more[label], "plain"))
-    if policies:
-        title = f"Policies against {policies[0].baseline}"
-        found.append(_plain_exhibit("policies", "policies_compared", title, POLICIES, _policies(policies), "policies"))
-    for label, frame in analysis.figures.items():
-        kind = explained.figure_kind(label)
-        title, text = explained.figure_title(label), explained.FIGURE_KINDS[kind]
-        shown = _named(frame, explorer) if "class_id" in frame else frame
-        data = {"frame": packed_frame(shown), "kind": kind}
-        if kind == "boxes":
-            data["boxes"] = packed_frame(analysis.more["controlled_boxes"])
-        found.append(_exhibit(kind, label, title, text, data, len(frame)))
-    return found
+def _embedded(shown: Shown, explorer: Explorer) -> dict[str, Any]:
+    """What the page's scripts draw an exhibit from and offer for download."""
+    exhibit, frame = shown.exhibit, shown.frame
+    data: dict[str, Any]
+    if exhibit.part == "figures":
+        data = {"frame": packed_frame(_named(frame, explorer) if "class_id" in frame else frame), "kind": exhibit.kind}
+        return data if shown.beside is None else data | {"boxes": packed_frame(shown.beside)}
+    frame = frame.drop(columns="table", errors="ignore")
+    data = {"frame": packed_frame(frame), "latex": latex_table(shown), "layout": exhibit.layout}
+    if shown.beside is not None:
+        data |= {"paper": packed_frame(shown.beside), "latex": f"{data['latex']}\n{latex_beside(shown)}"}
+    return data
 
 
 def _named(frame: pd.DataFrame, explorer: Explorer) -> pd.DataFrame:
@@ -129,18 +92,17 @@ def _named(frame: pd.DataFrame, explorer: Explorer) -> pd.DataFrame:
     return frame.assign(class_name=[explorer.names.get(pair, f"class {pair[1]}") for pair in pairs])
 
 
-def _plain_exhibit(kind: str, label: str, title: str, text: str, frame: pd.DataFrame, layout: str) -> dict[str, Any]:
-    data = {"frame": packed_frame(frame), "latex": latex_frame(label, title, frame), "layout": layout}
-    return _exhibit(kind, label, title, text, data, len(frame))
+def _article(shown: Shown) -> dict[str, Any]:
+    """An exhibit's title, how to read it, and its identifier: the paper's label, as an address can hold it."""
+    exhibit, text = shown.exhibit, " ".join((shown.exhibit.how, *coding_note(shown)))
+    return {"id": _id(shown), "label": exhibit.label, "title": exhibit.title, "text": text, "rows": len(shown.frame)}
 
 
-def _exhibit(kind: str, label: str, title: str, text: str, data: dict[str, Any], rows: int) -> dict[str, Any]:
-    """The identifier is the paper's label, as an address can hold it."""
-    id = label.replace(":", "-")
-    return {"kind": kind, "id": id, "label": label, "title": title, "text": text, "data": data, "rows": rows}
+def _id(shown: Shown) -> str:
+    return shown.exhibit.label.replace(":", "-")
 
 
-def _policies(rows: Sequence[PolicyComparison]) -> pd.DataFrame:
+def _policies(rows: Sequence[PolicyComparison]) -> Shown:
     """A row per step, quantity and policy."""
     found = []
     for step in dict.fromkeys(row.step for row in rows):
@@ -155,7 +117,7 @@ def _policies(rows: Sequence[PolicyComparison]) -> pd.DataFrame:
                         **{"n": row.pairs, "diverged": row.diverged},
                     }
                 )
-    return pd.DataFrame(found)
+    return Shown(replace(POLICIES, title=POLICIES.title.format(baseline=rows[0].baseline)), pd.DataFrame(found))
 
 
 def _missing(analysis: Analysis) -> list[str]:

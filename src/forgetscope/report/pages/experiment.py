@@ -19,7 +19,8 @@ from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.errors import StoreError
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, script_digest
-from forgetscope.report.words.sentences import budget, finding
+from forgetscope.report.words.findings import budget, finding
+from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import COEFFICIENTS, StoredStep
 
 
@@ -100,7 +101,7 @@ def _step_settings(step: StoredStep) -> dict[str, dict[str, object]]:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return PLAIN.significant(value, 4) if isinstance(value, float) else str(value)
 
 
 def _document(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> dict[str, object]:

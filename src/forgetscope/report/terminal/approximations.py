@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 
 from forgetscope.analysis.questions.approximations import Approximations, Contrast, Cost, Thinning
 from forgetscope.report.terminal.tables import make_table, plain, titled
-from forgetscope.report.words.estimates import interval
+from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
 
 TITLES = {  # and what the two forms are called, the paper's first
@@ -40,8 +40,8 @@ def _contrasts(title: str, usual: str, other: str, rows: Sequence[Contrast]) -> 
     numbers = [f"ρ, {usual}", f"ρ, {other}", "difference in z", "ρ between the two", *["distance"] * with_error]
     table = make_table(("",), numbers)
     for row in rows:
-        cells = [interval(row.usual), interval(row.other), interval(row.difference.estimate, signed=True)]
-        cells += [interval(row.agreement), *([] if row.error is None else [interval(row.error)])]
+        cells = [PLAIN.estimate(row.usual), PLAIN.estimate(row.other), PLAIN.estimate(row.difference.estimate, signed=True)]
+        cells += [PLAIN.estimate(row.agreement), *([] if row.error is None else [PLAIN.estimate(row.error)])]
         table.add_row(row.coefficient, *cells)
     remarks = ["ρ: rank correlation with forgetting over the past classes; means over steps with 95 % intervals"]
     if with_error:
@@ -57,9 +57,9 @@ def _thinnings(rows: Sequence[Thinning]) -> RenderableType:
         by_spacing.setdefault(row.spacing, {})[row.coefficient] = row
     for spacing, of in by_spacing.items():
         cells = [f"{of[SHOWN[0]].probes.value:.0f}"]
-        cells += [interval(of[name].agreement) for name in SHOWN]
-        cells += [f"{of[name].error.value:.2f}" for name in SHOWN]
-        cells += [interval(of[name].rho) for name in SHOWN]
+        cells += [PLAIN.estimate(of[name].agreement) for name in SHOWN]
+        cells += [PLAIN.number(of[name].error.value) for name in SHOWN]
+        cells += [PLAIN.estimate(of[name].rho) for name in SHOWN]
         table.add_row(spacing, *cells)
     return titled(
         "How many iterations, spaced how, are enough",
@@ -72,5 +72,5 @@ def _thinnings(rows: Sequence[Thinning]) -> RenderableType:
 def _costs(rows: Sequence[Cost]) -> RenderableType:
     table = make_table(("measure",), ("probes", "all of them / training", "one / an epoch of training"))
     for row in rows:
-        table.add_row(row.measure, f"{row.probes.value:.0f}", interval(row.share), interval(row.epoch))
+        table.add_row(row.measure, f"{row.probes.value:.0f}", PLAIN.estimate(row.share), PLAIN.estimate(row.epoch))
     return titled("What it took, as a multiple of the training", table)

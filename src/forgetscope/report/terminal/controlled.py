@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from forgetscope.analysis.questions.controlled import ControlledStep
 from forgetscope.report.terminal.tables import make_table, titled
+from forgetscope.report.words.notation import PLAIN
 
 
 def controlled_view(steps: Sequence[ControlledStep]) -> RenderableType:
@@ -22,12 +23,12 @@ def controlled_view(steps: Sequence[ControlledStep]) -> RenderableType:
             f"{100 * found.retention:g} %",
             str(found.runs) if found.runs == found.planned else f"{found.runs} of {found.planned}",
             str(spread.classes),
-            _rho(spread.median),
+            PLAIN.number(spread.median),
             _between(spread.quartiles),
             _between(spread.extremes),
-            "–" if math.isnan(spread.positive) else f"{100 * spread.positive:.0f} %",
-            _rho(spread.mean),
-            _rho(spread.deviation),
+            PLAIN.percent(spread.positive),
+            PLAIN.number(spread.mean),
+            PLAIN.number(spread.deviation),
         )
     return titled(
         "Spearman's ρ of NIC and SIC over runs that differ in their new classes alone, over the past classes of each step",
@@ -52,8 +53,4 @@ def _remarks(steps: Sequence[ControlledStep]) -> list[str]:
 
 
 def _between(values: tuple[float, float]) -> str:
-    return "–" if math.isnan(values[0]) else " to ".join(map(_rho, values))
-
-
-def _rho(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2f}".replace("-", "\u2212")
+    return PLAIN.missing if math.isnan(values[0]) else " to ".join(map(PLAIN.number, values))

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
 from forgetscope.analysis.questions.policies import QUANTITIES, PolicyComparison
-from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.tables import lines, make_table, plain, titled
-from forgetscope.report.words.sentences import budget, finding
+from forgetscope.report.words.findings import budget, finding
+from forgetscope.report.words.notation import PLAIN
 
 LISTED = 20  # experiments of a large store that are listed one by one
 COLUMNS = 3  # means side by side
@@ -46,11 +46,11 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
             experiment.network,
             f"{len(experiment.chain)}{'*' if experiment.diverged else ''}",
             "+".join(str(len(step.spec.classes)) for step in experiment.chain),
-            last.rehearsal.policy if last.rehearsal else "–",
-            budget(last.rehearsal) if last.rehearsal else "–",
+            last.rehearsal.policy if last.rehearsal else PLAIN.missing,
+            budget(last.rehearsal) if last.rehearsal else PLAIN.missing,
             str(last.training.epochs),
             str(last.seed),
-            *(_number(value, 2) for value in results),
+            *(PLAIN.number(value) for value in results),
         )
     title = "1 experiment" if len(found) == 1 else f"{len(found)} experiments"
     diverged = sum(experiment.diverged is not None for experiment in found)
@@ -75,7 +75,7 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
             **{f"ρ {name}": [row.correlations[measure] for row in shown] for measure, name in MEASURES.items()},
         }
         for name, estimates in quantities.items():
-            table.add_row(name, *map(_estimate, estimates))
+            table.add_row(name, *map(PLAIN.estimate, estimates))
         tables.append(table)
     title = Text("Means over experiments that differ in seed and classes only, with 95 % intervals", style="bold")
     return Group(title, *tables, plain(" ".join(common), "dim"))
@@ -89,9 +89,9 @@ def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
         shown = [row for row in rows if row.step == step]
         for row in shown:
             lost = f" (and {row.diverged} diverged)" if row.diverged else ""
-            table.add_row(row.policy, f"{row.pairs}{lost}", *(_with_margin(row.means[name]) for name in QUANTITIES))
+            table.add_row(row.policy, f"{row.pairs}{lost}", *(PLAIN.estimate(row.means[name], 3) for name in QUANTITIES))
             if row.policy != row.baseline:
-                differences = (_with_margin(row.differences[name], sign="+") for name in QUANTITIES)
+                differences = (PLAIN.estimate(row.differences[name], 3, signed=True) for name in QUANTITIES)
                 table.add_row("", "", *differences, style="dim")
         title = f"Policies in step {step}, in pairs that share their first step, with 95 % intervals"
         tables.append(titled(title, table, f"Below each policy: the paired difference to {shown[0].baseline}"))
@@ -119,9 +119,9 @@ def _classes(experiment: Experiment, step: int) -> RenderableType:
     past = experiment.past_classes(step)
     table = make_table(("class",), ("learned", "now", "forgetting", *MEASURES.values()))
     for row in past.to_dict("records"):
-        accuracies = (_percent(row["accuracy_when_learned"]), _percent(row["accuracy"]))
-        measures = (_number(row[measure], 3) for measure in MEASURES)
-        table.add_row(row["class_name"], *accuracies, _number(row["forgetting"], 2), *measures)
+        accuracies = (PLAIN.percent(row["accuracy_when_learned"]), PLAIN.percent(row["accuracy"]))
+        measures = (PLAIN.number(row[measure], 3) for measure in MEASURES)
+        table.add_row(row["class_name"], *accuracies, PLAIN.number(row["forgetting"]), *measures)
     reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
     title = f"Past classes after step {step}, most forgotten first (accuracy when learned and now)"
     return titled(title, table, *(f"–  {reason}" for reason in reasons))
@@ -130,26 +130,6 @@ def _classes(experiment: Experiment, step: int) -> RenderableType:
 def _summary(experiment: Experiment) -> RenderableType:
     table = make_table((), ("step", "accuracy", "mean FG", "FG-R", "FG-HG", *(f"ρ {name}" for name in MEASURES.values())))
     for s in experiment.summaries:
-        spread = (_number(value, 2) for value in (s.mean_forgetting, s.forgetting_range, s.forgetting_half_gap))
-        table.add_row(str(s.step), _percent(s.accuracy), *spread, *(_number(s.correlations[m], 2) for m in MEASURES))
+        spread = (PLAIN.number(value) for value in (s.mean_forgetting, s.forgetting_range, s.forgetting_half_gap))
+        table.add_row(str(s.step), PLAIN.percent(s.accuracy), *spread, *(PLAIN.number(s.correlations[m]) for m in MEASURES))
     return titled("How unevenly, and what saw it coming (ρ: rank correlation with forgetting)", table)
-
-
-def _number(value: float, decimals: int) -> str:
-    return "–" if pd.isna(value) else f"{value:.{decimals}f}"
-
-
-def _percent(value: float) -> str:
-    return "–" if pd.isna(value) else f"{100 * value:.0f} %"
-
-
-def _with_margin(estimate: Estimate, sign: str = "") -> str:
-    if math.isnan(estimate.value):
-        return "–"
-    margin = "" if math.isnan(estimate.low) else f"±{(estimate.high - estimate.low) / 2:.3f}"  # Student's t is symmetric
-    return f"{estimate.value:{sign}.3f}{margin}"
-
-
-def _estimate(estimate: Estimate) -> str:
-    interval = "" if math.isnan(estimate.low) else f" ({estimate.low:.2f}, {estimate.high:.2f})"
-    return _number(estimate.value, 2) + interval

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from forgetscope.benchmark.costs import Estimate
+from forgetscope.benchmark.costs import Forecast
 from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.space import Drawn, Partition
 from forgetscope.benchmark.status import Status
@@ -16,7 +16,7 @@ from forgetscope.report.words.quantities import counted, duration, size_text
 FAILURES_SHOWN = 10
 
 
-def plan_document(plan: Plan, done: int, estimate: Estimate | None, missing: str | None) -> dict[str, Any]:
+def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str | None) -> dict[str, Any]:
     """`missing` says why there is no estimate."""
     partitions = plan.partitions()
     return {
@@ -39,7 +39,7 @@ def plan_document(plan: Plan, done: int, estimate: Estimate | None, missing: str
     }
 
 
-def plan_view(plan: Plan, done: int, estimate: Estimate | None, missing: str | None) -> RenderableType:
+def plan_view(plan: Plan, done: int, estimate: Forecast | None, missing: str | None) -> RenderableType:
     table = make_table((), ("step", "increment", "retention", "measured steps"))
     for step, cells in plan.partitions().items():
         for partition, ids in cells.items():

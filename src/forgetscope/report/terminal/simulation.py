@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from forgetscope.benchmark.simulation import Simulated
 from forgetscope.benchmark.truth import Truth
 from forgetscope.report.terminal.tables import make_table, titled
+from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.quantities import counted
 
 
@@ -28,7 +29,7 @@ def simulation_view(result: Simulated, store: str, seed: int, truth: Truth) -> R
     for name, info in Truth.model_fields.items():
         table.add_row(name, f"{getattr(truth, name):g}", info.description)
     expected = ", ".join(
-        f"{name.upper().replace('_', '-')} {value:.2f}" for name, value in truth.expected_correlations().items()
+        f"{name.upper().replace('_', '-')} {PLAIN.number(value)}" for name, value in truth.expected_correlations().items()
     )
     written = f"{counted(result.written, 'step')} written to {store}, {result.present} were there already"
     damaged = f", {result.quarantined} damaged ones are in quarantine" if result.quarantined else ""

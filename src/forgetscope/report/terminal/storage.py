@@ -12,6 +12,7 @@ from forgetscope.housekeeping.collection import Freeable
 from forgetscope.housekeeping.inventory import Folder, Inventory
 from forgetscope.housekeeping.verification import Verification
 from forgetscope.report.terminal.tables import make_table, plain, titled
+from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.quantities import counted, size_text
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def answer_view(answer: pa.Table) -> RenderableType:
     for name, column in zip(answer.column_names, answer.schema.types, strict=True):
         table.add_column(plain(name), justify="right" if is_number(column) else "left", overflow="fold")
     for row in zip(*(column.to_pylist() for column in answer.slice(0, ROWS).columns), strict=True):
-        table.add_row(*("–" if value is None else _cell(value) for value in row))
+        table.add_row(*(PLAIN.missing if value is None else _cell(value) for value in row))
     cut = f"The first {ROWS} of {answer.num_rows:,} rows; --json prints all." if answer.num_rows > ROWS else None
     return Group(table, *([plain(cut, "dim")] if cut else []))
 
@@ -84,4 +85,4 @@ def _folders(title: str, folders: Sequence[Folder]) -> RenderableType:
 
 
 def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return PLAIN.significant(value, 6) if isinstance(value, float) else str(value)

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from forgetscope.analysis.experiments import MEASURES
 from forgetscope.analysis.questions.variants import FORGETTING, VariantComparison
 from forgetscope.report.terminal.tables import make_table, plain, titled
-from forgetscope.report.words.estimates import interval
+from forgetscope.report.words.notation import PLAIN
 
 
 def variants_view(rows: Sequence[VariantComparison]) -> RenderableType:
@@ -24,7 +24,7 @@ def _means(step: int, rows: Sequence[VariantComparison]) -> RenderableType:
     table = make_table(("variant",), ("pairs", *FORGETTING.values(), *(f"ρ {name}" for name in MEASURES.values())))
     for row in rows:
         pairs = f"{row.pairs}" + (f" (and {row.diverged} diverged)" if row.diverged else "")
-        table.add_row(row.variant, pairs, *(interval(row.means[name]) for name in (*FORGETTING, *MEASURES)))
+        table.add_row(row.variant, pairs, *(PLAIN.estimate(row.means[name]) for name in (*FORGETTING, *MEASURES)))
     return titled(f"Step {step}: means over pairs with 95 % intervals (ρ: rank correlation with forgetting)", table)
 
 
@@ -32,6 +32,6 @@ def _differences(rows: Sequence[VariantComparison]) -> RenderableType:
     table = make_table(("variant", "from"), (*FORGETTING.values(), *(f"z {name}" for name in MEASURES.values())))
     for row in rows[1:]:
         start = "a common parent" if row.common_parent else "its own"
-        cells = (interval(row.differences[name].estimate, signed=True) for name in (*FORGETTING, *MEASURES))
+        cells = (PLAIN.estimate(row.differences[name].estimate, signed=True) for name in (*FORGETTING, *MEASURES))
         table.add_row(row.variant, start, *cells)
     return titled("Differences to the run as it is, within pairs (z: Fisher's, of the correlations)", table)

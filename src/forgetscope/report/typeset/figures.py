@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from forgetscope.analysis.paper.descriptions import FIGURES
+from forgetscope.analysis.exhibits import Kind
 from forgetscope.analysis.paper.tables import matching, records
 from forgetscope.analysis.results import Analysis
+from forgetscope.report.exhibited import exhibited
 from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Area, printing, shown
-from forgetscope.report.typeset.layout import benchmark_title, share_text
 from forgetscope.report.typeset.swarm import fitted
+from forgetscope.report.words.captions import (
+    benchmark_title,
+    boxes_caption,
+    course_caption,
+    origin,
+    share_text,
+    swarms_caption,
+)
 
 WIDTH = 7.16  # inches: both columns of an IEEE page
 TALLEST = 8.4  # inches: what fits on a page with a caption
@@ -34,11 +42,19 @@ QUARTER = 25  # per cent of training, which the paper finds to be enough
 
 @dataclass(frozen=True)
 class Drawing(ABC):
-    """One figure: `name` is for files, `caption` is plain text, `frame` holds what is drawn."""
+    """One figure: `name` is for files, `caption` is plain text, `frame` holds what is drawn, `beside` what it also takes."""
 
     name: str
     caption: str
     frame: pd.DataFrame
+    beside: pd.DataFrame | None = None
+    value: ClassVar[str]  # the column without which there is nothing to draw
+    together: ClassVar[bool] = False  # all benchmarks in one figure
+
+    @staticmethod
+    @abstractmethod
+    def describe(frame: pd.DataFrame) -> str:
+        """Its caption."""
 
     @abstractmethod
     def height(self, width: float) -> float:
@@ -55,27 +71,10 @@ class Drawing(ABC):
         return area.figure
 
 
-def drawings(analysis: Analysis) -> list[Drawing]:
-    """Every figure that the store has something for: per benchmark and policy, in the paper's order."""
-    found: list[Drawing] = []
-    for label, frame in analysis.figures.items():
-        value = "mean" if "across_steps" in label else "rho" if label == FIGURES[-1] else "forgetting"
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", label.removeprefix("fig:"))
-        if not frame[value].notna().any():
-            continue
-        if label == FIGURES[-1]:
-            found.append(Boxes(name, _boxes_caption(analysis, frame), frame, analysis.more["controlled_boxes"]))
-            continue
-        kind, describe = (Course, _course_caption) if value == "mean" else (Swarms, _swarms_caption)
-        for number, (_, group) in enumerate(frame.groupby(["benchmark", "policy"], sort=False), start=1):
-            ending = "" if number == 1 else f"-{number}"
-            found.append(kind(name + ending, describe(group) + _origin(analysis, group), group))
-    return found
-
-
 class Swarms(Drawing):
     """A panel per partition; a swarm per step, a disc per past class."""
 
+    value, describe = "forgetting", staticmethod(swarms_caption)
     left, bottom, top, gap = 0.62, 0.42, 0.2, 0.1
 
     def height(self, width: float) -> float:
@@ -123,9 +122,10 @@ class Swarms(Drawing):
         return list(dict.fromkeys(self.frame["class_pct"]))
 
 
-class Course(Drawing):
+class Curves(Drawing):
     """A column per step number; means of both correlations with their intervals, then their standard deviations."""
 
+    value, describe = "mean", staticmethod(course_caption)
     left, bottom, top, gap = 0.62, 0.42, 0.26, 0.14
     between = 0.24  # columns: room for the ends of the axes' labels
     rows = (
@@ -180,11 +180,10 @@ class Course(Drawing):
             axes.text(0.5, 0.5, "no value", color=GREY, ha="center", va="center", transform=axes.transAxes)
 
 
-@dataclass(frozen=True)
 class Boxes(Drawing):
     """A panel per benchmark and step number; a box per partition, a dot per past class."""
 
-    boxes: pd.DataFrame
+    value, describe, together = "rho", staticmethod(boxes_caption), True
     left, bottom, top, gap = 0.62, 0.42, 0.16, 0.36
     between = 0.12
 
@@ -220,7 +219,11 @@ class Boxes(Drawing):
     def _panel(self, axes: Axes, classes: pd.DataFrame, increments: Sequence[str], width: float, scale: float) -> None:
         """width: points; scale: points per unit of ρ."""
         classes = classes.dropna(subset="rho")
-        boxes = self.boxes.merge(classes[["benchmark", "policy", "subset"]].drop_duplicates())
+        boxes = (
+            classes[:0]
+            if self.beside is None
+            else self.beside.merge(classes[["benchmark", "policy", "subset"]].drop_duplicates())
+        )
         retentions = list(dict.fromkeys(boxes["rehearsal_pct"]))
         slots = max(1, len(retentions)) * (len(increments) + 0.5)  # boxes stand at whole numbers, groups half a slot apart
         axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
@@ -286,40 +289,20 @@ def _anchor(area: Area) -> tuple[float, float]:
     return area.left + area.width / 2, area.bottom + area.height
 
 
-def _swarms_caption(frame: pd.DataFrame) -> str:
-    undefined = int(frame["forgetting"].isna().sum())
-    lost = f" {undefined} classes that were never learned are not drawn." if undefined else ""
-    return (
-        f"Forgetting FG of past classes in steps {frame['subset'].iloc[0]} of {benchmark_title(frame)}. A panel per partition: "
-        "share of classes that are new (columns) and share of images that is kept (rows). A swarm per step, drawn at random; "
-        f"a dot per past class. 1 is complete forgetting, below 0 accuracy rose.{lost}"
-    )
+def drawings(analysis: Analysis) -> list[Drawing]:
+    """Every figure that the store has something for: per benchmark and policy, in the paper's order."""
+    found: list[Drawing] = []
+    for one in exhibited(analysis):
+        if one.exhibit.kind not in DRAWN or not one.frame[DRAWN[one.exhibit.kind].value].notna().any():
+            continue
+        drawn, name = DRAWN[one.exhibit.kind], re.sub(r"[^A-Za-z0-9_-]+", "-", one.exhibit.name)
+        groups = (
+            [one.frame] if drawn.together else [group for _, group in one.frame.groupby(["benchmark", "policy"], sort=False)]
+        )
+        for number, group in enumerate(groups, start=1):
+            caption = drawn.describe(group) + origin(analysis.collection, group)
+            found.append(drawn(name if number == 1 else f"{name}-{number}", caption, group, one.beside))
+    return found
 
 
-def _course_caption(frame: pd.DataFrame) -> str:
-    final = frame[(frame["quantity"] == "SIC") & (frame["statistic"] == "rho")].groupby("subset", sort=False).tail(1)
-    counts = ", ".join(f"{row['n']} in step {row['subset']}" for row in records(final) if "_" not in row["subset"])
-    ends = ", before training and at its end" if frame["probes"].max() == 2 else ""
-    return (
-        f"How well SIC, CIC and NIC rank the past classes of {benchmark_title(frame)} by forgetting if only the first probes "
-        "of a step enter them: means of Spearman's ρ and of partial ρₚ, given the other two, with 95\u202f% intervals, and "
-        f"standard deviations over steps ({counts}; {int(frame['probes'].max())} probes{ends}). Dotted: a quarter of training."
-    )
-
-
-def _boxes_caption(analysis: Analysis, frame: pd.DataFrame) -> str:
-    undefined = int(frame["rho"].isna().sum())
-    lost = f" {undefined} classes without a correlation are not drawn." if undefined else ""
-    return (
-        f"Controlled experiments: Spearman's ρ of NIC and SIC of a past class over at most {int(frame['runs'].max())} runs of "
-        "a step that differ in nothing but their new classes. A dot per past class; boxes show quartiles and median, whiskers "
-        f"the last values within 1.5 times the distance of the quartiles.{lost}{_origin(analysis, frame)}"
-    )
-
-
-def _origin(analysis: Analysis, frame: pd.DataFrame) -> str:
-    simulated = {sample.benchmark for sample in analysis.collection.samples if sample.simulated}
-    simulated |= {runs.benchmark for runs in analysis.collection.reruns if runs.simulated}
-    found = [name for name in dict.fromkeys(frame["benchmark"]) if name in simulated]
-    which = "" if len(found) == frame["benchmark"].nunique() else f" ({', '.join(found)})"
-    return f" Simulated{which}: nothing was trained." if found else ""
+DRAWN: dict[Kind, type[Drawing]] = {"swarm": Swarms, "course": Curves, "boxes": Boxes}

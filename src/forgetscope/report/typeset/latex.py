@@ -1,54 +1,18 @@
-"""The paper's tables as LaTeX, laid out as in the paper: booktabs, one file per table, and documents that show them."""
+"""Tables as LaTeX: the paper's laid out as there, others column by column; and documents that show them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pandas as pd
 
-from forgetscope.report.typeset.layout import (
-    EMPTY,
-    Cell,
-    Layout,
-    Line,
-    caption,
-    caption_beside,
-    lay_out,
-    lay_out_beside,
-    signed,
-)
+from forgetscope.report.exhibited import Shown
+from forgetscope.report.typeset.layout import Line, TableCell, Tabular, lay_out, lay_out_beside
+from forgetscope.report.words.captions import EMPTY, caption, caption_beside
+from forgetscope.report.words.notation import LATEX
 
-SYMBOLS = {
-    "rho": r"$\rho$",
-    "rho_p": r"$\rho_p$",
-    "rho_p_SIC": r"$\rho_p^{\mathrm{SIC}}$",
-    "rho_p_CIC": r"$\rho_p^{\mathrm{CIC}}$",
-    "rho-rho_p": r"$\rho - \rho_p$",
-    "mae": "MAE",
-    "value": "",
-    "F": "$F$",
-    "p": "$p$",
-    "eta2p": r"$\eta_p^2$",
-}
-SPECIAL = {
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "ρ": r"$\rho$",
-    "ₚ": "$_p$",
-    "−": "$-$",
-    "–": "--",
-    "’": "'",
-    "\u202f": r"\,",
-}
 BESIDE = "_beside_paper"  # ends the name of a table that compares
+LONG = 60  # characters of a text that is broken into lines
 TALLEST = 600.0  # points: what a page holds below a caption
 FITTING = r"\ifdim\width>\linewidth\linewidth\else\width\fi"  # as wide as the text, but never enlarged
 PREAMBLE = r"""\documentclass{article}
@@ -69,72 +33,53 @@ def table_inputs(labels: Iterable[str]) -> str:
     return "\n".join(f"\\input{{tables/{label}.tex}}" for label in labels) + "\n\\clearpage"
 
 
-def latex_table(label: str, frame: pd.DataFrame) -> str:
+def latex_table(shown: Shown) -> str:
     """A `table` environment, or several where a page cannot hold all benchmarks; they need booktabs and graphicx."""
-    return _floats(label, caption(label, frame), lay_out(label, frame, LatexNotation()))
+    if shown.exhibit.kind == "table":
+        return _floats(shown.exhibit.label, caption(shown), lay_out(shown, LATEX))
+    inner = "\n".join(_plainly(shown.frame))
+    above = f"\\caption{{{LATEX.text(shown.exhibit.title)}.}}\n\\label{{tab:{shown.exhibit.label}}}"
+    return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\resizebox{{\\linewidth}}{{!}}{{%\n{inner}}}\n\\end{{table}}\n"
 
 
-def latex_beside(label: str, frame: pd.DataFrame, beside: pd.DataFrame) -> str:
-    """The same with a line for each estimate that the paper prints too, ours beside it."""
-    layout = lay_out_beside(label, frame, beside, LatexNotation())
-    return _floats(f"{label}{BESIDE}", caption_beside(label, frame, beside), layout)
+def latex_beside(shown: Shown) -> str:
+    """The same with a line for each estimate that the paper prints too, ours beside it; nothing where there is none."""
+    if shown.beside is None:
+        return ""
+    text = caption_beside(shown, shown.beside)
+    return _floats(f"{shown.exhibit.label}{BESIDE}", text, lay_out_beside(shown, shown.beside, LATEX))
 
 
-def escaped(text: str) -> str:
-    """Text that LaTeX prints as it is; a character that its fonts may lack is named by its number."""
-    return "".join(SPECIAL.get(c, c if c.isascii() and c.isprintable() else f"U+{ord(c):04X}") for c in text)
+def _plainly(frame: pd.DataFrame) -> Iterator[str]:
+    """A column for each of the frame's."""
+    numeric = [pd.api.types.is_numeric_dtype(frame[name]) and not pd.api.types.is_bool_dtype(frame[name]) for name in frame]
+    columns = "".join("r" if is_number else _text_column(frame[name]) for name, is_number in zip(frame, numeric, strict=True))
+    yield f"\\begin{{tabular}}{{{columns}}}\n\\toprule"
+    yield _row(LATEX.text(str(name).replace("_", " ")) for name in frame) + "\n\\midrule"
+    for row in frame.itertuples(index=False):
+        pairs = zip(row, numeric, strict=True)
+        yield _row(LATEX.significant(value, 4) if is_number else LATEX.text(str(value)) for value, is_number in pairs)
+    yield "\\bottomrule\n\\end{tabular}"
 
 
-class LatexNotation:
-    missing = "--"
-
-    def text(self, text: str) -> str:
-        return escaped(text)
-
-    def strong(self, text: str) -> str:
-        return f"\\textbf{{{text}}}"
-
-    def symbol(self, statistic: str) -> str:
-        return SYMBOLS.get(statistic, escaped(statistic))
-
-    def number(self, value: float) -> str:
-        return self.missing if math.isnan(value) else f"${value:.2f}$"
-
-    def difference(self, value: float) -> str:
-        return f"${signed(value)}$"
-
-    def estimate(self, row: dict[str, Any]) -> str:
-        """Intervals stand in a second line, so that six columns remain readable on a page."""
-        spread = "" if math.isnan(row["sd"]) else f" $\\pm$ {self.number(row['sd'])}"
-        intervals = (self._interval(row[f"{name}_lo"], row[f"{name}_hi"]) for name in ("mean", "sd"))
-        below = " $\\pm$ ".join(interval for interval in intervals if interval)
-        above = self.number(row["mean"]) + spread
-        return f"\\begin{{tabular}}{{@{{}}c@{{}}}}{above} \\\\[-3pt] {{\\tiny {below}}}\\end{{tabular}}" if below else above
-
-    def probability(self, p: float) -> str:
-        if math.isnan(p):
-            return self.missing
-        mantissa, exponent = f"{p:.2e}".split("e")
-        return f"${mantissa}$" if exponent == "+00" else f"${mantissa} \\cdot 10^{{{int(exponent)}}}$"
-
-    def _interval(self, low: float, high: float) -> str:
-        return "" if math.isnan(low) or math.isnan(high) else f"({self.number(low)}, {self.number(high)})"
+def _text_column(texts: pd.Series[str]) -> str:
+    return "p{9cm}" if len(texts) and texts.astype(str).str.len().max() > LONG else "l"
 
 
-def _floats(label: str, text: str, layout: Layout) -> str:
+def _floats(label: str, text: str, layout: Tabular) -> str:
     first, *others = _parts(layout)
     continued = (_float(f"{label}-{i}", f"{text} Continued.", part) for i, part in enumerate(others, start=2))
     return "\n".join([_float(label, text, first), *continued])
 
 
-def _float(label: str, text: str, layout: Layout) -> str:
+def _float(label: str, text: str, layout: Tabular) -> str:
     inner = "\n".join(_tabular(layout)) if layout.lines else EMPTY
     boxed = f"\\resizebox{{{FITTING}}}{{!}}{{%\n{inner}}}" if layout.lines else inner
-    above = f"\\caption{{{escaped(text)}}}\n\\label{{tab:{label}}}"
+    above = f"\\caption{{{LATEX.text(text)}}}\n\\label{{tab:{label}}}"
     return f"\\begin{{table}}[htbp]\n\\centering\n{above}\n\\footnotesize\n{boxed}\n\\end{{table}}\n"
 
 
-def _parts(layout: Layout) -> list[Layout]:
+def _parts(layout: Tabular) -> list[Tabular]:
     """Cut before benchmarks, so that each part fits on a page; every part has the head."""
     head = [line for line in layout.lines if line.role == "head"]
     parts, part, height = [], list(head), 0.0
@@ -145,7 +90,7 @@ def _parts(layout: Layout) -> list[Layout]:
             part, height = list(head), 0.0
         part += group
         height += own
-    return [Layout(layout.columns, tuple(lines)) for lines in (*parts, part)]
+    return [Tabular(layout.columns, tuple(lines)) for lines in (*parts, part)]
 
 
 def _by_benchmark(lines: Iterable[Line]) -> list[list[Line]]:
@@ -163,10 +108,10 @@ def _height(line: Line) -> float:
     return 20.0 if line.role != "row" else 17.0 if double else 10.0
 
 
-def _tabular(layout: Layout) -> Iterator[str]:
+def _tabular(layout: Tabular) -> Iterator[str]:
     yield f"\\begin{{tabular}}{{{layout.columns}}}\n\\toprule"
     for line in layout.lines:
-        text = _line(*map(_cell, line.cells))
+        text = _row(map(_cell, line.cells))
         if line.role == "benchmark":
             yield f"\\midrule\n{text}\n\\midrule"
         else:
@@ -174,9 +119,9 @@ def _tabular(layout: Layout) -> Iterator[str]:
     yield "\\bottomrule\n\\end{tabular}"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: TableCell) -> str:
     return cell.text if cell.span == 1 else f"\\multicolumn{{{cell.span}}}{{c}}{{{cell.text}}}"
 
 
-def _line(*cells: str) -> str:
+def _row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
@@ -11,18 +11,20 @@ from typing import Literal, get_args
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 
-from forgetscope.analysis.paper.printed import beside_paper
-from forgetscope.analysis.reading import Passage, passages
 from forgetscope.analysis.results import Analysis
 from forgetscope.errors import StoreError
 from forgetscope.files import replacing, told
 from forgetscope.outputs import PDF, refuse_foreign_file, refuse_foreign_folder, writing_folder
+from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.typeset.figures import WIDTH, Drawing, drawings
 from forgetscope.report.typeset.ink import GREY, UNDATED, printing, save
-from forgetscope.report.typeset.latex import BESIDE, escaped, latex_beside, latex_document, latex_table, table_inputs
-from forgetscope.report.typeset.layout import caption, caption_beside, lay_out, lay_out_beside
-from forgetscope.report.typeset.typesetting import Pages, PlainNotation
+from forgetscope.report.typeset.latex import BESIDE, latex_beside, latex_document, latex_table, table_inputs
+from forgetscope.report.typeset.layout import lay_out, lay_out_beside
+from forgetscope.report.typeset.sheets import Pages, PrintNotation
+from forgetscope.report.words.captions import caption, caption_beside
 from forgetscope.report.words.methods import paragraphs
+from forgetscope.report.words.notation import LATEX
+from forgetscope.report.words.reading import Passage, passages
 
 Format = Literal["pdf", "latex", "png"]
 Progress = Callable[[str, int, int], None]
@@ -71,7 +73,7 @@ def refuse_foreign(path: Path, format: Format) -> None:
 
 
 def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progress: Progress) -> None:
-    beside = beside_paper(analysis.tables, analysis.collection)
+    notation = PrintNotation()
     with printing():
         pages = Pages()
         pages.write(_title(analysis), 15, bold=True)
@@ -83,11 +85,11 @@ def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progres
         for number, drawing in enumerate(found, start=1):
             pages.draw(drawing, f"Figure {number}")
         pages.turn()
-        for number, (label, frame) in enumerate(analysis.tables.items(), start=1):
-            pages.tabulate(f"Table {number}. {caption(label, frame)}", lay_out(label, frame, PlainNotation()))
-            if label in beside:
-                text = f"Table {number}, compared. {caption_beside(label, frame, beside[label])}"
-                pages.tabulate(text, lay_out_beside(label, frame, beside[label], PlainNotation()))
+        for number, shown in enumerate(_tables(analysis), start=1):
+            pages.tabulate(f"Table {number}. {caption(shown)}", lay_out(shown, notation))
+            if shown.beside is not None:
+                text = f"Table {number}, compared. {caption_beside(shown, shown.beside)}"
+                pages.tabulate(text, lay_out_beside(shown, shown.beside, notation))
         pages.turn()
         for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
             pages.write(title, 9, bold=True)
@@ -114,31 +116,31 @@ def _write_passage(pages: Pages, passage: Passage) -> None:
 def _write_latex(analysis: Analysis, found: Sequence[Drawing], folder: Path, width: float, progress: Progress) -> None:
     _write_figures(found, folder / "figures", ("pdf",), width, progress)
     (folder / "tables").mkdir()
-    for label, frame in analysis.tables.items():
-        (folder / "tables" / f"{label}.tex").write_text(latex_table(label, frame), encoding="utf-8")
-    beside = beside_paper(analysis.tables, analysis.collection)
-    for label, frame in beside.items():
-        compared = latex_beside(label, analysis.tables[label], frame)
-        (folder / "tables" / f"{label}{BESIDE}.tex").write_text(compared, encoding="utf-8")
-    body = "\n".join(_latex_body(analysis, found, beside))
+    written: list[str] = []
+    for shown in _tables(analysis):
+        for name, text in ((shown.exhibit.name, latex_table(shown)), (f"{shown.exhibit.name}{BESIDE}", latex_beside(shown))):
+            if text:
+                (folder / "tables" / f"{name}.tex").write_text(text, encoding="utf-8")
+                written.append(name)
+    body = "\n".join(_latex_body(analysis, found, written))
     (folder / "report.tex").write_text(latex_document(body), encoding="utf-8")
 
 
-def _latex_body(analysis: Analysis, found: Sequence[Drawing], compared: Collection[str]) -> Iterator[str]:
-    yield f"\\title{{{escaped(_title(analysis))}}}\n\\author{{{escaped(_made(analysis))}}}\n\\date{{}}\n\\maketitle"
+def _latex_body(analysis: Analysis, found: Sequence[Drawing], tables: Sequence[str]) -> Iterator[str]:
+    yield f"\\title{{{LATEX.text(_title(analysis))}}}\n\\author{{{LATEX.text(_made(analysis))}}}\n\\date{{}}\n\\maketitle"
     for passage in passages(analysis):
-        title = escaped(passage.title)
+        title = LATEX.text(passage.title)
         yield f"\\section*{{{title}}}" if passage.paragraphs else f"\n{title}\n"
-        yield from (escaped(" ".join(sentences)) + "\n" for sentences in passage.paragraphs)
+        yield from (LATEX.text(" ".join(sentences)) + "\n" for sentences in passage.paragraphs)
     yield "\\clearpage"
     for drawing in found:
         image = f"\\includegraphics[width=\\linewidth]{{figures/{drawing.name}.pdf}}"
-        ending = f"\\caption{{{escaped(drawing.caption)}}}\n\\label{{fig:{drawing.name}}}\n\\end{{figure}}\n\\clearpage"
+        ending = f"\\caption{{{LATEX.text(drawing.caption)}}}\n\\label{{fig:{drawing.name}}}\n\\end{{figure}}\n\\clearpage"
         yield f"\\begin{{figure}}[htbp]\n\\centering\n{image}\n{ending}"
-    yield table_inputs(name for label in analysis.tables for name in (label, f"{label}{BESIDE}")[: 1 + (label in compared)])
+    yield table_inputs(tables)
     for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
         yield f"\\section*{{{title}}}"
-        yield from (escaped(sentence) + "\n" for sentence in sentences)
+        yield from (LATEX.text(sentence) + "\n" for sentence in sentences)
 
 
 def _write_figures(
@@ -161,6 +163,10 @@ def _bytes(figure: Figure, format: Literal["pdf", "svg", "png"]) -> bytes:
 
 def _captions(found: Sequence[Drawing]) -> str:
     return "\n".join(f"{drawing.name}\n{drawing.caption}\n" for drawing in found)
+
+
+def _tables(analysis: Analysis) -> Iterator[Shown]:
+    return (shown for shown in exhibited(analysis) if shown.exhibit.kind == "table")
 
 
 def _claims(analysis: Analysis) -> list[str]:

@@ -1,3 +1,3 @@
-"""Words: `sentences` that several writers share, `explained` (how to read each table and figure), `methods` for a paper,
-`quantities` and `estimates` as text.
+"""Everything that is said: `headlines` and the `reading` of a whole analysis, `findings` of one experiment, `captions` for
+print, `methods` for a paper; `notation` is how numbers are written, `quantities` are sizes, counts and times.
 """

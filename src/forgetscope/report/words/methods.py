@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forgetscope.analysis.headline import counted_steps
 from forgetscope.analysis.inputs.samples import Sample, size_of_level
-from forgetscope.analysis.reading import left_out_sentences
 from forgetscope.analysis.results import Analysis
 from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.truth import Truth
 from forgetscope.errors import SpecError
+from forgetscope.report.words.headlines import counted_steps
+from forgetscope.report.words.reading import left_out_sentences
 from forgetscope.spec import toml_value
 from forgetscope.store import StoredStep
 
@@ -27,7 +27,7 @@ LISTED = 12  # seeds that are named; of more, how many there are
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Command:
     """A command, and the file that it needs if any."""
 
     command: str
@@ -56,9 +56,9 @@ def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list
     return rows
 
 
-def commands(plans: Sequence[Mapping[str, Any]], unplanned: Sequence[Sequence[StoredStep]]) -> list[Recipe]:
+def commands(plans: Sequence[Mapping[str, Any]], unplanned: Sequence[Sequence[StoredStep]]) -> list[Command]:
     """What reproduces the plans that were run into a store, then experiments that belong to none."""
-    found = [recipe for plan in plans if (recipe := _recipe(plan, plans)) is not None]
+    found = [command for plan in plans if (command := _command(plan, plans)) is not None]
     return [*found, *_single(unplanned)]
 
 
@@ -156,7 +156,7 @@ def _augmentation(options: Mapping[str, Any]) -> str:
     return ", ".join(parts) or "none"
 
 
-def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Recipe | None:
+def _command(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Command | None:
     name = f"{plan['id']}.toml"
     shown = shlex.quote(name)
     if plan["kind"] in ("compare", "variants"):
@@ -165,7 +165,7 @@ def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Reci
             if plan["kind"] == "compare"
             else " ".join(f"--vary {shlex.quote(setting)}" for setting in plan["vary"])
         )
-        return Recipe(
+        return Command(
             f"forgetscope {plan['kind']} {shown} {chosen} --pairs {plan['pairs']} --store results", (name, plan["run"])
         )
     text = str(plan["benchmark"])
@@ -185,12 +185,12 @@ def _recipe(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Reci
             if value != usual.get(name)
         )
         reruns = again[0] if again else 0
-        return Recipe(
+        return Command(
             f"forgetscope simulate {source} --seed {simulated['seed']} --reruns {reruns}{truth} --store results", needed
         )
     if controlled:
-        return Recipe(f"forgetscope controlled {source} --runs {plan['runs']} --store results", needed)
-    return Recipe(f"forgetscope bench run {source} --store results", needed)
+        return Command(f"forgetscope controlled {source} --runs {plan['runs']} --store results", needed)
+    return Command(f"forgetscope bench run {source} --store results", needed)
 
 
 def _preset(text: str) -> str | None:
@@ -202,7 +202,7 @@ def _preset(text: str) -> str | None:
     return spec.name if spec.name in presets() and BenchmarkSpec.load(spec.name) == spec else None
 
 
-def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Recipe]:
+def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Command]:
     """One file for all experiments with the same options, and a command for each."""
     files: dict[str, list[str]] = {}
     for chain in chains:
@@ -222,4 +222,4 @@ def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Recipe]:
         files.setdefault(text, []).append(settings)
     for number, (text, runs) in enumerate(files.items(), start=1):
         name = f"run-{number}.toml"
-        yield Recipe("\n".join(f"forgetscope run {name} --store results {settings}" for settings in runs), (name, text))
+        yield Command("\n".join(f"forgetscope run {name} --store results {settings}" for settings in runs), (name, text))

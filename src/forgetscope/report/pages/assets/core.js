@@ -44,19 +44,24 @@ const rowsOf = (columns) =>
   );
 const distinct = (values) => [...new Set(values)];
 
-// ---- Words and numbers
+// ---- Words and numbers, written as report/words/notation.py writes them
 
-const decimal = (value, digits = 2) =>
-  value === null || value === undefined ? "\u2013" : value.toFixed(digits).replace("-", "\u2212");
-const percent = (value) => (value === null || value === undefined ? "\u2013" : `${Math.round(100 * value)}\u202f%`);
+const MISSING = "\u2013";
+const minus = (text) => text.replace(/-/g, "\u2212");
+function decimal(value, digits = 2, signed = false) {
+  if (value === null || value === undefined) return MISSING;
+  const text = value.toFixed(digits);
+  if (Number(text) === 0) return text.replace("-", "");
+  return signed && value > 0 ? `+${text}` : minus(text);
+}
+const interval = (low, high) => (low === null || high === null ? "" : `(${decimal(low)}, ${decimal(high)})`);
+const estimate = (value, low, high) => `${decimal(value)} ${interval(low, high)}`.trimEnd();
+const percent = (value) => (value === null || value === undefined ? MISSING : `${Math.round(100 * value)}\u202f%`);
 const known = (values) => values.filter((value) => value !== null);
 const significant = (value) =>
   value === null
-    ? "\u2013"
-    : (Math.abs(value) >= 0.001 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(1)).replace(
-        "-",
-        "\u2212",
-      );
+    ? MISSING
+    : minus(Math.abs(value) >= 0.001 || value === 0 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
 const share = (level) => (/^[\d.]+$/.test(level) ? `${level}\u202f%` : level);
 const policyOf = (row) => (row.policy && row.policy !== "uniform" ? `${row.benchmark}, ${row.policy}` : row.benchmark);
 const shorten = (name, length = 18) => (name.length > length ? `${name.slice(0, length - 1)}\u2026` : name);

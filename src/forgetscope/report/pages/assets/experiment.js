@@ -230,7 +230,7 @@
   function drawTable() {
     const body = byId("table").tBodies[0];
     const numberCell = (value, text, reason) =>
-      element("td", {}, value === null ? element("abbr", { textContent: "\u2013", title: reason }) : text);
+      element("td", {}, value === null ? element("abbr", { textContent: MISSING, title: reason }) : text);
     const lines = view.step.past.map((row) => {
       const unlearned = row.accuracy_when_learned === 0 ? "never learned: its accuracy was 0" : "no test images";
       const fg = numberCell(row.forgetting, decimal(row.forgetting), unlearned);
@@ -364,7 +364,7 @@
       const z = matrix.terms.map((row, r) => row.slice(from, to).map((term, c) => (belongs(r, c) ? term : null)));
       const limit = largest(z.flat()),
         digits = precision(limit);
-      drawScale(name, label, look.interference, decimal(-limit, digits), `+${decimal(limit, digits)}`);
+      drawScale(name, label, look.interference, decimal(-limit, digits), decimal(limit, digits, true));
       return {
         x: at.slice(from, to),
         y: matrix.past.map((_, i) => i),
@@ -415,7 +415,7 @@
       const name = self ? "SIC" : isNew ? "NIC" : "CIC";
       return {
         id: target,
-        title: `${title}: ${z > 0 ? "+" : ""}${decimal(z, Math.max(3, precision(traces[curveNumber].zmax)))} (${name})`,
+        title: `${title}: ${decimal(z, Math.max(3, precision(traces[curveNumber].zmax)), true)} (${name})`,
         rows: [],
         images: self ? [target] : [source, target],
       };

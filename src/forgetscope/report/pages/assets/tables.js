@@ -21,7 +21,7 @@ const NAMES = {
 
 const word = (value) =>
   NAMES[value] ?? String(value).replace(/^(\d+)_(.*)$/, (_, step, levels) => `${step} (${levels.replace(/_/g, ", ")}\u202f%)`);
-const probability = (p) => (p === null ? "\u2013" : p < 0.001 ? p.toExponential(1).replace("-", "\u2212") : decimal(p, 3));
+const probability = (p) => (p !== null && p < 0.001 ? minus(p.toExponential(1)) : decimal(p, 3));
 
 function span(columns, names, least = []) {
   const values = known([...names.flatMap((name) => columns[name] ?? []), ...least]);
@@ -62,7 +62,7 @@ function shownColumns(columns, data, paper) {
     element(
       "span",
       { textContent: decimal(value) },
-      ...(low === null ? [] : [element("small", { textContent: ` (${decimal(low)}, ${decimal(high)})` })]),
+      ...(low === null ? [] : [element("small", { textContent: ` ${interval(low, high)}` })]),
     );
   const number = (title, name, text = decimal) =>
     column(
@@ -149,7 +149,7 @@ function shownColumns(columns, data, paper) {
       column(
         "Ours \u2212 paper",
         (i) => paper.difference[i],
-        (i) => (paper.difference[i] > 0 ? "+" : "") + decimal(paper.difference[i]),
+        (i) => decimal(paper.difference[i], 2, true),
       ),
     );
     if (paper.overlap.some((value) => value))
@@ -157,7 +157,7 @@ function shownColumns(columns, data, paper) {
         column(
           "Overlap",
           (i) => paper.overlap[i],
-          (i) => element("span", { className: paper.overlap[i], textContent: paper.overlap[i] || "\u2013" }),
+          (i) => element("span", { className: paper.overlap[i], textContent: paper.overlap[i] || MISSING }),
         ),
       );
   }

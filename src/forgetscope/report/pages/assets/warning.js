@@ -123,16 +123,9 @@ async function startWarning() {
             "tr",
             {},
             element("th", { scope: "row", className: "text", textContent: word(row.predictor) }),
-            element("td", {
-              textContent:
-                `${decimal(row.precision)}` +
-                (row.precision_lo === null ? "" : ` (${decimal(row.precision_lo)}, ${decimal(row.precision_hi)})`),
-            }),
+            element("td", { textContent: estimate(row.precision, row.precision_lo, row.precision_hi) }),
             element("td", {}, intervalBar(row.precision, row.precision_lo, row.precision_hi, [0, 1], null)),
-            element("td", {
-              textContent:
-                `${decimal(row.auc)}` + (row.auc_lo === null ? "" : ` (${decimal(row.auc_lo)}, ${decimal(row.auc_hi)})`),
-            }),
+            element("td", { textContent: estimate(row.auc, row.auc_lo, row.auc_hi) }),
             element("td", { textContent: row.n }),
           ),
         ),

@@ -1,7 +1,7 @@
 """The headline of a benchmark: how uneven forgetting is, which classes suffer, what predicts it and from how early on.
 
-Terminal, page and documents say these sentences. Everything is taken from an analysis' frames; nothing is computed here, and
-sentences and cards show the same estimates."""
+Terminal, page and documents say these sentences. Everything is taken from an analysis' frames, and sentences and cards show the
+same estimates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from forgetscope.analysis.exhibits import MODEL, THREE
 from forgetscope.analysis.inputs.samples import Sample
 from forgetscope.analysis.inputs.training_shares import EARLY, moment, since
-from forgetscope.analysis.paper.descriptions import MODEL, THREE
-from forgetscope.analysis.paper.tables import matching, records
+from forgetscope.analysis.paper.tables import estimate_of, matching, records
+from forgetscope.report.words.notation import PLAIN
 
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis
@@ -83,11 +84,11 @@ def _uneven(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Ca
     if spread is None or gap is None or math.isnan(spread["mean"]):
         return
     yield (
-        f"The most forgotten class of a step lost {estimate(spread)} more of its accuracy than the least forgotten one, and "
-        f"the more forgotten half {estimate(gap)} more than the other.",
+        f"The most forgotten class of a step lost {_told(spread)} more of its accuracy than the least forgotten one, and "
+        f"the more forgotten half {_told(gap)} more than the other.",
         Card(
             "Unevenness (FG-R)",
-            decimal(spread["mean"]),
+            PLAIN.number(spread["mean"]),
             f"{_interval(spread)}most minus least forgotten class; n = {spread['n']}",
         ),
     )
@@ -106,7 +107,7 @@ def _suffering(most: list[Row], least: list[Row]) -> Iterator[tuple[str, Card | 
 
 def _met(row: Row) -> str:
     """A class's mean; with an interval from three steps on, below which t intervals say nothing."""
-    return estimate(row) if row["n"] > 2 else decimal(row["mean"])
+    return _told(row) if row["n"] > 2 else PLAIN.number(row["mean"])
 
 
 def _predicting(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
@@ -116,26 +117,27 @@ def _predicting(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str
         return
     order = sorted(known, key=lambda name: -known[name]["mean"])
     best = known[order[0]]
-    told = ", ".join(f"{name} {estimate(known[name])}" for name in order)
+    told = ", ".join(f"{name} {_told(known[name])}" for name in order)
     yield (
         f"What predicts it: {told} (mean rank correlation with forgetting).",
         Card(
             f"Best predictor: {order[0]}",
-            decimal(best["mean"]),
+            PLAIN.number(best["mean"]),
             f"{_interval(best)}rank correlation with forgetting; n = {best['n']}",
         ),
     )
     given = [rows[name, "rho_p"] for name in order]
     if not all(math.isnan(row["mean"]) for row in given):
-        told = ", ".join(f"{row['quantity']} {estimate(row)}" for row in given)
+        told = ", ".join(f"{row['quantity']} {_told(row)}" for row in given)
         yield f"Given the other two: {told}.", None
     joint = _rows(analysis.tables.get("SW-LOO_protocol_MAE"), where)
     model = joint.get((MODEL, "rho"))
     if model is not None and not math.isnan(model["mean"]):
         alone, error = joint["SIC", "rho"], joint[MODEL, "mae"]
         yield (
-            f"All three together rank the classes of an unseen step with {decimal(model['mean'])} (SIC alone "
-            f"{decimal(alone['mean'])}) and miss their forgetting by {error['mean']:.3f} on average (n = {model['n']}).",
+            f"All three together rank the classes of an unseen step with {PLAIN.number(model['mean'])} (SIC alone "
+            f"{PLAIN.number(alone['mean'])}) and miss their forgetting by {PLAIN.number(error['mean'], 3)} on average "
+            f"(n = {model['n']}).",
             None,
         )
 
@@ -150,8 +152,8 @@ def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[t
             f"From how early on, within 0.02 of their final strength: {told}.",
             Card(
                 f"{name} knows from",
-                percent(first["share"]),
-                f"{since(first['share'])}, within 0.02 of its final {decimal(first['final'])}",
+                PLAIN.percent(first["share"]),
+                f"{since(first['share'])}, within 0.02 of its final {PLAIN.number(first['final'])}",
             ),
         )
     frame = analysis.more.get("early_warning")
@@ -159,15 +161,14 @@ def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[t
     known = [row for row in known if not math.isnan(row["precision"])]
     if known:
         row = min(known, key=lambda row: abs(row["share"] - EARLY))
-        shown = {"mean": row["precision"], "mean_lo": row["precision_lo"], "mean_hi": row["precision_hi"]}
         when = moment(row["share"], probes)
         yield (
-            f"{when[0].upper()}{when[1:]}, {estimate(shown)} of the classes that would be flagged belong to the most forgotten "
-            "quarter of a step that the model has not seen; chance is 0.25.",
+            f"{when[0].upper()}{when[1:]}, {_told(row, 'precision')} of the classes that would be flagged belong to the most "
+            "forgotten quarter of a step that the model has not seen; chance is 0.25.",
             Card(
                 "Flagged early and right",
-                percent(row["precision"]),
-                f"{_interval(shown)}{moment(row['share'])}; n = {row['n']}",
+                PLAIN.percent(row["precision"]),
+                f"{_interval(row, 'precision')}{moment(row['share'])}; n = {row['n']}",
             ),
         )
 
@@ -179,28 +180,13 @@ def _extremes(frame: pd.DataFrame | None, where: dict[str, str]) -> tuple[list[R
     return rows[:SHOWN], rows[SHOWN:][-SHOWN:] or rows[-1:]
 
 
-def estimate(row: Row) -> str:
-    return (
-        f"{decimal(row['mean'])} ({decimal(row['mean_lo'])} to {decimal(row['mean_hi'])})"
-        if _known(row)
-        else decimal(row["mean"])
-    )
+def _told(row: Row, of: str = "mean") -> str:
+    return PLAIN.estimate(estimate_of(row, of))
 
 
-def decimal(value: float) -> str:
-    return f"{value:.2f}".replace("-", "\u2212")
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f}\u202f%"
-
-
-def _interval(row: Row) -> str:
-    return f"95\u202f%: {decimal(row['mean_lo'])} to {decimal(row['mean_hi'])}; " if _known(row) else ""
-
-
-def _known(row: Row) -> bool:
-    return not math.isnan(row["mean_lo"])
+def _interval(row: Row, of: str = "mean") -> str:
+    interval = PLAIN.interval(row[f"{of}_lo"], row[f"{of}_hi"])
+    return f"95\u202f%: {interval}; " if interval else ""
 
 
 def _rows(frame: pd.DataFrame | None, where: dict[str, str]) -> dict[tuple[str, str], Row]:

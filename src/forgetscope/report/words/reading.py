@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from forgetscope.analysis.headline import headlines
-from forgetscope.analysis.paper.tables import matching, records
+from forgetscope.analysis.paper.tables import estimate_of, matching, records
+from forgetscope.report.words.headlines import headlines
+from forgetscope.report.words.notation import PLAIN
 
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis
@@ -80,8 +80,7 @@ def _claims(analysis: Analysis) -> Iterator[Passage]:
 
 def _place(row: dict[str, Any]) -> str:
     policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
-    interval = "" if math.isnan(row["low"]) else f" ({row['low']:.2f} to {row['high']:.2f})"
-    return f"{row['benchmark']}{policy} step {row['subset']}: {row['what']} {row['value']:.2f}{interval}"
+    return f"{row['benchmark']}{policy} step {row['subset']}: {row['what']} {PLAIN.estimate(estimate_of(row, 'value'))}"
 
 
 def _missing(analysis: Analysis) -> Iterator[Passage]:

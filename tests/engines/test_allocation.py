@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from forgetscope import allocation
+from forgetscope.engines import allocation
 
 PROBE = """
 import ctypes, os, resource, sys
-from forgetscope.allocation import keep_memory
+from forgetscope.engines.allocation import keep_memory
 if sys.argv[1] == "keep":
     keep_memory()
 libc = ctypes.CDLL(None)

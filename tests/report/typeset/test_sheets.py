@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from forgetscope.analysis.paper.descriptions import TABLES
+from forgetscope.analysis.exhibits import TABLES
 from forgetscope.analysis.results import Analysis
+from forgetscope.report.exhibited import Shown
 from forgetscope.report.typeset.ink import TEXT, printing
-from forgetscope.report.typeset.layout import Cell, caption, lay_out
-from forgetscope.report.typeset.typesetting import MARGIN, PAPER, WIDTH, Pages, PlainNotation, text_width, wrapped
+from forgetscope.report.typeset.layout import TableCell, lay_out
+from forgetscope.report.typeset.sheets import MARGIN, PAPER, WIDTH, Pages, PrintNotation, text_width, wrapped
+from forgetscope.report.words.captions import caption
 
 
 @given(st.text(st.sampled_from("aWi$_ρ \u202f"), max_size=200), st.floats(20, 300))
@@ -28,14 +30,14 @@ def test_a_percentage_is_not_torn_apart() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["spearman_individual_coefficients", "anova_SIC"])
 def test_every_cell_of_a_table_is_on_the_page_and_none_covers_another(analysed: Analysis, label: str) -> None:
-    frame = analysed.tables[label]
+    shown = Shown(TABLES[label], analysed.tables[label])
     with printing():
         pages = Pages()
-        pages.tabulate(f"Table 1. {caption(label, frame)}", lay_out(label, frame, PlainNotation()))
+        pages.tabulate(f"Table 1. {caption(shown)}", lay_out(shown, PrintNotation()))
         (page,) = pages.figures
         boxes = extents(page)
-    lines = lay_out(label, frame, PlainNotation()).lines
-    above = list(wrapped(f"Table 1. {caption(label, frame)}", WIDTH * 72, TEXT))
+    lines = lay_out(shown, PrintNotation()).lines
+    above = list(wrapped(f"Table 1. {caption(shown)}", WIDTH * 72, TEXT))
     expected = [text for line in lines for cell in line.cells for text in cell.text.split("\n") if text]
     assert sorted(expected + above) == sorted(text for text, _ in boxes)
     edges = [MARGIN - 0.01, MARGIN, PAPER[0] - MARGIN + 0.01, PAPER[1] - MARGIN + 0.01]
@@ -62,32 +64,25 @@ def test_a_table_longer_than_a_page_goes_on_below_its_head(analysed: Analysis) -
     long = pd.concat([frame.assign(benchmark=frame["benchmark"] + f" {i}") for i in range(3)])
     with printing():
         pages = Pages()
-        pages.tabulate("Table 9.", lay_out("spearman_SIC", long, PlainNotation()))
+        pages.tabulate("Table 9.", lay_out(Shown(TABLES["spearman_SIC"], long), PrintNotation()))
     assert len(pages.figures) > 1
     for page in pages.figures:
         assert "10\u202f% classes" in [text.get_text() for text in page.texts]
         assert min(text.get_position()[1] for text in page.texts) * PAPER[1] >= MARGIN
     drawn = sum(text.get_text() == "SIC ρ" for page in pages.figures for text in page.texts)
     assert drawn == 3 * sum(
-        line.cells[1:2] == (Cell("SIC ρ"),) for line in lay_out("spearman_SIC", frame, PlainNotation()).lines
+        line.cells[1:2] == (TableCell("SIC ρ"),)
+        for line in lay_out(Shown(TABLES["spearman_SIC"], frame), PrintNotation()).lines
     )
 
 
 def test_pages_carry_their_number_and_an_empty_table_says_so(analysed: Analysis) -> None:
     with printing():
         pages = Pages()
-        empty = analysed.tables["coefficients"][:0]
-        pages.tabulate(f"Table 18. {caption('coefficients', empty)}", lay_out("coefficients", empty, PlainNotation()))
+        empty = Shown(TABLES["coefficients"], analysed.tables["coefficients"][:0])
+        pages.tabulate(f"Table 18. {caption(empty)}", lay_out(empty, PrintNotation()))
         pages.turn()
         pages.number()
     first, second = ([text.get_text() for text in page.texts] for page in pages.figures)
     assert first == [f"Table 18. {TABLES['coefficients'].title}.", "Nothing in the store belongs here.", "1 of 2"]
     assert second == ["2 of 2"]
-
-
-def test_numbers_are_written_as_a_reader_expects() -> None:
-    notation = PlainNotation()
-    nan = float("nan")
-    row = {"mean": -0.5, "mean_lo": -0.61, "mean_hi": -0.4, "sd": 0.1, "sd_lo": nan, "sd_hi": nan}
-    assert notation.estimate(row) == "−0.50 ± 0.10\n(−0.61, −0.40)"
-    assert [notation.probability(p) for p in (1.0, 3.41e-12, nan)] == ["1.00", "3.41 · 10⁻¹²", "–"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -14,7 +12,9 @@ from matplotlib.textpath import text_to_path
 
 from forgetscope.report.typeset.figures import Drawing
 from forgetscope.report.typeset.ink import FONT, GREY, SMALL, TEXT, Area, shown
-from forgetscope.report.typeset.layout import EMPTY, Cell, Layout, Line, signed
+from forgetscope.report.typeset.layout import Line, TableCell, Tabular
+from forgetscope.report.words.captions import EMPTY
+from forgetscope.report.words.notation import Notation
 
 PAPER = (8.27, 11.69)  # inches: A4
 MARGIN = 0.72
@@ -23,55 +23,13 @@ LEADING = 1.4  # height of a line of text over its size
 COLUMN_GAP = 9.0  # points
 CAPTION_GAP = 0.04  # inches between a table and what is said above it
 POINTS = 72  # in an inch
-SYMBOLS = {
-    "rho": "ρ",
-    "rho_p": "ρₚ",
-    "rho_p_SIC": "ρₚ given SIC",
-    "rho_p_CIC": "ρₚ given CIC",
-    "rho-rho_p": "ρ − ρₚ",
-    "mae": "MAE",
-    "value": "",
-    "F": "F",
-    "p": "p",
-    "eta2p": "η²ₚ",
-}
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-class PlainNotation:
-    """Cells as text; intervals stand in a second line."""
-
-    missing = "–"
+class PrintNotation(Notation):
+    """What the font cannot show is named."""
 
     def text(self, text: str) -> str:
         return shown(text)
-
-    def strong(self, text: str) -> str:
-        return text
-
-    def symbol(self, statistic: str) -> str:
-        return SYMBOLS.get(statistic, shown(statistic))
-
-    def number(self, value: float) -> str:
-        return self.missing if math.isnan(value) else f"{value:.2f}".replace("-", "−")
-
-    def difference(self, value: float) -> str:
-        return signed(value).replace("-", "−")
-
-    def estimate(self, row: dict[str, Any]) -> str:
-        spread = "" if math.isnan(row["sd"]) else f" ± {self.number(row['sd'])}"
-        intervals = (self._interval(row[f"{name}_lo"], row[f"{name}_hi"]) for name in ("mean", "sd"))
-        below = " ± ".join(interval for interval in intervals if interval)
-        return self.number(row["mean"]) + spread + (f"\n{below}" if below else "")
-
-    def probability(self, p: float) -> str:
-        if math.isnan(p):
-            return self.missing
-        mantissa, exponent = f"{p:.2e}".split("e")
-        return mantissa if exponent == "+00" else f"{mantissa} · 10{str(int(exponent)).translate(RAISED)}"
-
-    def _interval(self, low: float, high: float) -> str:
-        return "" if math.isnan(low) or math.isnan(high) else f"({self.number(low)}, {self.number(high)})"
 
 
 class Pages:
@@ -108,7 +66,7 @@ class Pages:
         self.write(text)
         self.skip(0.3)
 
-    def tabulate(self, text: str, layout: Layout) -> None:
+    def tabulate(self, text: str, layout: Tabular) -> None:
         """A table below its caption. If it fits on a page, it stands on one; otherwise its head is repeated."""
         table = _Table(layout)
         above = len(list(wrapped(text, WIDTH * POINTS, TEXT))) * TEXT * LEADING / POINTS + CAPTION_GAP
@@ -175,7 +133,7 @@ class Pages:
 class _Table:
     """Where the cells of a table go: columns as wide as what they hold, all smaller where the page is not wide enough."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Tabular) -> None:
         self.columns = layout.columns
         self.head = [line for line in layout.lines if line.role == "head"]
         self.body = [line for line in layout.lines if line.role != "head"]
@@ -198,7 +156,7 @@ class _Table:
         double = any("\n" in cell.text for cell in line.cells)
         return self.scale * LEADING * (TEXT * 1.1 + (SMALL * 1.1 if double else 0.0)) / POINTS
 
-    def places(self, line: Line) -> Iterator[tuple[Cell, float, float, str]]:
+    def places(self, line: Line) -> Iterator[tuple[TableCell, float, float, str]]:
         """Each cell with its left edge, its width and its alignment."""
         for cell, position in _positions(line):
             left = sum(self._widths[:position]) + self._gap * position
@@ -207,14 +165,14 @@ class _Table:
             yield cell, left, width, "l" if whole else "c" if cell.span > 1 else self.columns[position]
 
 
-def _positions(line: Line) -> Iterator[tuple[Cell, int]]:
+def _positions(line: Line) -> Iterator[tuple[TableCell, int]]:
     position = 0
     for cell in line.cells:
         yield cell, position
         position += cell.span
 
 
-def _width_of(cell: Cell) -> float:
+def _width_of(cell: TableCell) -> float:
     main, *below = cell.text.split("\n")
     return max(text_width(main, TEXT), *(text_width(text, SMALL) for text in below), 0.0)
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser
 
+from forgetscope.report.datafiles import inert
 from forgetscope.report.pages.packing import asset
-from forgetscope.report.results import inert
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]
 HARMLESS = ["cat", "a=b", "a\n=1", "-0.5", "+1e-3", "", "8 images"]

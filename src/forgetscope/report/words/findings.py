@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.report.words.notation import PLAIN
 from forgetscope.spec import RehearsalSpec
 from forgetscope.store import StoredStep
 
@@ -58,7 +59,7 @@ def _foresight(summary: StepSummary) -> str:
     if not known:
         return ""
     best = max(known, key=lambda name: known[name])
-    value = f"rho = {known[best]:.2f}".replace("-", "\u2212")
+    value = f"rho = {PLAIN.number(known[best])}"
     if known[best] <= 0:
         return f"No measure saw it coming (best: {MEASURES[best]}, {value})."
     return f"{MEASURES[best]} ranked them best ({value})."

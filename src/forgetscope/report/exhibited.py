@@ -1,0 +1,32 @@
+"""The exhibits of an analysis, each with its frame and what stands beside it: what every writer goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from forgetscope.analysis.exhibits import MORE, TABLES, Exhibit
+from forgetscope.analysis.paper.figures import figure_exhibits
+from forgetscope.analysis.paper.printed import beside_paper
+from forgetscope.analysis.results import Analysis
+
+
+@dataclass(frozen=True)
+class Shown:
+    """beside: of a table, a row for each of its own with what the paper prints; of a figure, the frame that it also draws."""
+
+    exhibit: Exhibit
+    frame: pd.DataFrame
+    beside: pd.DataFrame | None = None
+
+
+def exhibited(analysis: Analysis) -> list[Shown]:
+    """Tables of the paper, tables and data beyond it, then figures, as far as they were computed."""
+    printed = beside_paper(analysis.tables, analysis.collection)
+    drawn = figure_exhibits(analysis.collection)
+    return [
+        *(Shown(TABLES[label], frame, printed.get(label)) for label, frame in analysis.tables.items()),
+        *(Shown(MORE[label], frame) for label, frame in analysis.more.items()),
+        *(Shown(drawn[label], frame, analysis.more.get(drawn[label].beside)) for label, frame in analysis.figures.items()),
+    ]

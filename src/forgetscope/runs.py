@@ -1,0 +1,193 @@
+"""Plan, run and compare, as Python and the command line do it alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+
+from forgetscope.analysis.experiments import Experiment
+from forgetscope.analysis.questions.controlled import ControlledStep, controlled_results
+from forgetscope.analysis.questions.policies import PolicyComparison, compare_policies, planned_experiments
+from forgetscope.analysis.questions.variants import VariantComparison, compare_variants
+from forgetscope.benchmark.controlled import Controlled
+from forgetscope.benchmark.pairs import Comparison
+from forgetscope.benchmark.plans import Plan, chain_of
+from forgetscope.benchmark.recipes import Spec, plan_of, templates_of
+from forgetscope.benchmark.records import Journal, folder_of
+from forgetscope.benchmark.shards import Shard
+from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.benchmark.variants import Variants, chains_by_variant
+from forgetscope.data.library import load_data
+from forgetscope.engines.running import carry_out
+from forgetscope.errors import DataError, SpecError
+from forgetscope.progress import watch as display
+from forgetscope.spec import RunSpec
+from forgetscope.store import Store
+
+if TYPE_CHECKING:
+    from forgetscope.engines.dispatch import Outcome, Watcher
+    from forgetscope.engines.work import Place
+
+SPECS = (RunSpec, BenchmarkSpec, Comparison, Variants, Controlled)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An experiment of a plan that did not come to its end."""
+
+    id: str  # by which it would be known: of its last step
+    step: str  # the one that failed, that diverged, or whose workers died
+    message: str
+
+
+def plan(spec: Spec) -> Plan:
+    """The steps that a run, a benchmark, a comparison, variants or controlled experiments need.
+
+    Glyphs are drawn, if they are not here. Where other data are not here, the steps are counted and have no final ids."""
+    _demand_spec(spec, "fs.plan", SPECS)
+    for run in templates_of(spec):
+        try:
+            load_data(run.dataset, run.image_size)
+        except DataError:  # which `plan_of` says too, if nothing is known about them
+            break
+    return plan_of(spec)
+
+
+class Options(TypedDict, total=False):
+    """Of `run`, which says what they mean."""
+
+    on: Place | None
+    watch: Watcher | None
+    device: str | None
+    threads: int | None
+    channels_last: bool | None
+    compile: bool | None
+    progress: bool
+    estimate: bool
+    shard: str | None
+
+
+@overload
+def run(wanted: RunSpec, store: str | Path | Store = ..., **options: Unpack[Options]) -> Experiment: ...
+@overload
+def run(
+    wanted: BenchmarkSpec | Comparison | Variants | Controlled | Plan,
+    store: str | Path | Store = ...,
+    **options: Unpack[Options],
+) -> list[Experiment | Failed]: ...
+def run(
+    wanted: Spec | Plan,
+    store: str | Path | Store = "forgetscope-store",
+    *,
+    on: Place | None = None,
+    watch: Watcher | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    channels_last: bool | None = None,
+    compile: bool | None = None,
+    progress: bool = True,
+    estimate: bool = False,
+    shard: str | None = None,
+) -> Experiment | list[Experiment | Failed]:
+    """Run what is wanted, or what is missing of it in the store.
+
+    A RunSpec gives its Experiment, or raises what went wrong. Anything else gives a list in the order of the plan: of each
+    chain, then of each rerun, its Experiment or why it has none; a step that fails stops nothing but what builds on it.
+
+    on: fs.Here(), fs.Local(jobs=2) or fs.Ray(address=...). device, threads, channels_last (the memory layout) and compile
+    (through torch.compile) are short for those of fs.Here: recorded, and without effect on an id. watch: is told what happens;
+    by default a display on standard error, if there is `progress`. estimate: measure first how long it will take. shard: "2/8"
+    is the second of eight parts.
+
+    Ctrl-C, SIGTERM and SIGUSR1 save a snapshot and stop: forgetscope.errors.Interrupted. The same call continues."""
+    _demand_spec(wanted, "fs.run", (*SPECS, Plan))
+    given = {"device": device, "threads": threads, "channels_last": channels_last, "compile": compile}
+    opened, place = _opened(store), _place(on, {name: value for name, value in given.items() if value is not None})
+    part, single = Shard.parse(shard) if shard else None, isinstance(wanted, RunSpec)
+    with display(enabled=progress) if watch is None else nullcontext(watch) as watcher:
+        made, outcome = carry_out(wanted, opened, place, watcher, estimating=estimate, shard=part, raising=single)
+    if single:
+        return Experiment(opened.chain(made.chains[0].steps[-1]))
+    return experiments(made, opened, outcome, part)
+
+
+@overload
+def compare(wanted: Comparison, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[PolicyComparison]: ...
+@overload
+def compare(wanted: Variants, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[VariantComparison]: ...
+@overload
+def compare(wanted: Controlled, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[ControlledStep]: ...
+def compare(
+    wanted: Comparison | Variants | Controlled, store: str | Path | Store = "forgetscope-store", **options: Unpack[Options]
+) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
+    """Run a comparison, or what is missing of it in the store, and say what it shows: the rows that `forgetscope compare`,
+    `variants` or `controlled` prints. What failed is in no row; fs.run says what did. Options: as of fs.run."""
+    _demand_spec(wanted, "fs.compare", (Comparison, Variants, Controlled))
+    run(wanted, store, **options)
+    return results(wanted, plan_of(wanted), _opened(store))
+
+
+@overload
+def results(wanted: Comparison, plan: Plan, store: Store) -> list[PolicyComparison]: ...
+@overload
+def results(wanted: Variants, plan: Plan, store: Store) -> list[VariantComparison]: ...
+@overload
+def results(wanted: Controlled, plan: Plan, store: Store) -> list[ControlledStep]: ...
+def results(
+    wanted: Comparison | Variants | Controlled, plan: Plan, store: Store
+) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
+    """What a comparison shows, of as much of it as the store has."""
+    match wanted:
+        case Comparison():
+            return compare_policies(planned_experiments(store, (chain.steps for chain in plan.chains)), wanted.compared_with)
+        case Variants():
+            return compare_variants(store, chains_by_variant(plan))
+        case Controlled():
+            return controlled_results(store, plan.reruns)
+
+
+def experiments(plan: Plan, store: Store, outcome: Outcome, shard: Shard | None = None) -> list[Experiment | Failed]:
+    """Of each chain of a plan, or of those in a part of it, and of each rerun."""
+    part = plan.jobs.keys() if shard is None else shard.steps(plan)
+    said = {step: str(event["message"]) for step, event in Journal(folder_of(store, plan)).failures(set()).items()}
+    said |= outcome.bad
+    chains = [chain.steps for chain in plan.chains]
+    chains += [tuple(job.id for job in chain_of(plan.jobs, id)) for picked in plan.reruns for id in picked.others]
+    return [_experiment(chain, store, said) for chain in chains if chain[-1] in part]
+
+
+def _experiment(chain: Sequence[str], store: Store, said: Mapping[str, str]) -> Experiment | Failed:
+    for id in chain:
+        if id not in store:
+            return Failed(chain[-1], id, said.get(id, "It was not run."))
+        if facts := store.step(id).divergence:
+            return Failed(chain[-1], id, f"diverged at iteration {facts['iteration']}")
+    return Experiment([store.step(id) for id in chain])
+
+
+def _demand_spec(wanted: object, function: str, known: Sequence[type]) -> None:
+    if not isinstance(wanted, tuple(known)):
+        kinds = ", ".join(kind.__name__ for kind in known[:-1])
+        made = "fs.RunSpec(**options)" if isinstance(wanted, Mapping) else "fs.RunSpec.from_toml(path)"
+        raise SpecError(
+            f"{function} takes a {kinds} or {known[-1].__name__}, not a {type(wanted).__name__}: make one with {made}."
+        )
+
+
+def _opened(store: object) -> Store:
+    if not isinstance(store, str | Path | Store):
+        raise SpecError(f"store = {store!r} is not the path of a folder.")
+    return store if isinstance(store, Store) else Store(store)
+
+
+def _place(on: Place | None, given: Mapping[str, Any]) -> Place:
+    if on is None:
+        from forgetscope.engines.here import Here  # which needs torch
+
+        return Here(**given)
+    if given:
+        raise SpecError(f"{', '.join(given)}: say it where you say on which engine: on=fs.{type(on).__name__}(...).")
+    return on
