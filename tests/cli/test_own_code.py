@@ -74,7 +74,11 @@ def test_a_policy_that_raises_is_one_line_with_its_place() -> None:
     ("setting", "code", "message"),
     [
         ("policy=own:leaves", 1, "own.py:10: SystemExit: 0."),
-        ("policy=own:nothing", 2, "policy own:nothing returned object of shape (), expected 16 whole numbers."),
+        (
+            "policy=own:nothing",
+            2,
+            "Class 'digit 0': policy own:nothing returned object of shape (), expected 16 whole numbers.",
+        ),
         ("policy=own:missing", 2, "own:missing: own has no function 'missing'."),
         ("network=own:factory", 1, "own.py:16: KeyError: 'layers'."),
         ("network=own:Late", 1, "own.py:28: RuntimeError: not while training."),
