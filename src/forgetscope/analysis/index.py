@@ -2,7 +2,7 @@
 
 The index is in a folder of our own (`inputs.cache.kept_for`), never in the store: whoever filled the store could forge it. It
 can be deleted at any time. An entry counts only for the manifest that it was made from and for files of the same size and time,
-so that a step that was replaced or harmed is read again, and only for the code that it was made by; whatever is computed with is
+so that a step that was replaced or harmed is read again, and only for the code that it was made by; what is computed with is
 read from the steps and verified.
 """
 
