@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from forgetscope.analysis.statistics.bootstrap import bca
-from forgetscope.analysis.statistics.mixed_models import fit, leave_one_out, moments
+from forgetscope.analysis.statistics.mixed_models import fit, group_sums, leave_one_out
 from forgetscope.analysis.statistics.rank_correlation import partial_spearman
 from interleaved import Rounds
 
@@ -45,7 +45,7 @@ def mixed_models() -> None:
             design = np.concatenate([np.ones((STEPS, classes, 1)), x], axis=-1).reshape(-1, 4)
             model = MixedLM(y.ravel(), design, np.repeat(np.arange(STEPS), classes), exog_re=design)
             started = time.perf_counter()
-            found = fit(moments(x, y))
+            found = fit(group_sums(x, y))
             between = time.perf_counter()
             theirs = model.fit(reml=True)
             after = time.perf_counter()

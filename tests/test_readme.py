@@ -29,7 +29,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_readme_has_the_examples_that_these_tests_know() -> None:
     assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python"}
-    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 5, 2]
+    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 5, 3]
 
 
 def test_the_configuration_is_valid_and_the_same_as_in_the_examples() -> None:
@@ -90,7 +90,10 @@ def test_the_example_of_a_benchmark_in_python_runs(
     assert re.fullmatch(r"(Experiment\(\w{8}: squares, resnet8, \d steps, seed \d+\)\n){2}", capsys.readouterr().out)
 
 
-def test_the_probe_example_runs_in_a_plain_loop(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_probe_example_runs_in_a_plain_loop(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     network = build_network("resnet8", 5, None)
     generator = torch.Generator().manual_seed(0)
     names: dict[str, object] = {
@@ -105,3 +108,5 @@ def test_the_probe_example_runs_in_a_plain_loop(capsys: pytest.CaptureFixture[st
     }
     exec(blocks("python")[1], names)
     assert re.fullmatch(r"(class \d: SIC [+-]\d\.\d{3}, NIC [+-]\d\.\d{3}\n){3}", capsys.readouterr().out)
+    exec(blocks("python")[2], {**names, "torch": torch})
+    assert re.match(r"\s+sic\s+cic\s+nic\s+all_nic\s+log_sim\nnode", capsys.readouterr().out)

@@ -36,7 +36,12 @@ SPECS = (RunSpec, BenchmarkSpec, Comparison, Variants, Controlled)
 
 @dataclass(frozen=True)
 class Failed:
-    """An experiment of a plan that did not come to its end."""
+    """An experiment of a plan that did not come to its end.
+
+    >>> import forgetscope as fs
+    >>> fs.Failed("3f2a", "77c0", "diverged at iteration 12").message
+    'diverged at iteration 12'
+    """
 
     id: str  # by which it would be known: of its last step
     step: str  # the one that failed, that diverged, or whose workers died
@@ -46,7 +51,12 @@ class Failed:
 def plan(spec: Spec) -> Plan:
     """The steps that a run, a benchmark, a comparison, variants or controlled experiments need.
 
-    Glyphs are drawn, if they are not here. Where other data are not here, the steps are counted and have no final ids."""
+    Glyphs are drawn, if they are not here. Where other data are not here, the steps are counted and have no final ids.
+
+    >>> import forgetscope as fs
+    >>> len(fs.plan(fs.Comparison(fs.RunSpec(steps=2), ["uniform", "herding"], pairs=3)).jobs)
+    9
+    """
     _demand_spec(spec, "fs.plan", SPECS)
     for run in templates_of(spec):
         try:
@@ -71,15 +81,15 @@ class Options(TypedDict, total=False):
 
 
 @overload
-def run(wanted: RunSpec, store: str | Path | Store = ..., **options: Unpack[Options]) -> Experiment: ...
+def run(spec: RunSpec, store: str | Path | Store = ..., **options: Unpack[Options]) -> Experiment: ...
 @overload
 def run(
-    wanted: BenchmarkSpec | Comparison | Variants | Controlled | Plan,
+    spec: BenchmarkSpec | Comparison | Variants | Controlled | Plan,
     store: str | Path | Store = ...,
     **options: Unpack[Options],
 ) -> list[Experiment | Failed]: ...
 def run(
-    wanted: Spec | Plan,
+    spec: Spec | Plan,
     store: str | Path | Store = "forgetscope-store",
     *,
     on: Place | None = None,
@@ -92,7 +102,7 @@ def run(
     estimate: bool = False,
     shard: str | None = None,
 ) -> Experiment | list[Experiment | Failed]:
-    """Run what is wanted, or what is missing of it in the store.
+    """Run a specification or a plan, or what is missing of it in the store.
 
     A RunSpec gives its Experiment, or raises what went wrong. Anything else gives a list in the order of the plan: of each
     chain, then of each rerun, its Experiment or why it has none; a step that fails stops nothing but what builds on it.
@@ -102,47 +112,60 @@ def run(
     by default a display on standard error, if there is `progress`. estimate: measure first how long it will take. shard: "2/8"
     is the second of eight parts.
 
-    Ctrl-C, SIGTERM and SIGUSR1 save a snapshot and stop: forgetscope.errors.Interrupted. The same call continues."""
-    _demand_spec(wanted, "fs.run", (*SPECS, Plan))
+    Ctrl-C, SIGTERM and SIGUSR1 save a snapshot and stop: forgetscope.errors.Interrupted. The same call continues.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> [step.spec.classes for step in result.steps]
+    [(0, 1, 2), (3, 4)]
+    """
+    _demand_spec(spec, "fs.run", (*SPECS, Plan))
     given = {"device": device, "threads": threads, "channels_last": channels_last, "compile": compile}
     opened, place = _opened(store), _place(on, {name: value for name, value in given.items() if value is not None})
-    part, single = Shard.parse(shard) if shard else None, isinstance(wanted, RunSpec)
+    part, single = Shard.parse(shard) if shard else None, isinstance(spec, RunSpec)
     with display(enabled=progress) if watch is None else nullcontext(watch) as watcher:
-        made, outcome = carry_out(wanted, opened, place, watcher, estimating=estimate, shard=part, raising=single)
+        made, outcome = carry_out(spec, opened, place, watcher, estimating=estimate, shard=part, raising=single)
     if single:
         return Experiment(opened.chain(made.chains[0].steps[-1]))
     return experiments(made, opened, outcome, part)
 
 
 @overload
-def compare(wanted: Comparison, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[PolicyComparison]: ...
+def compare(spec: Comparison, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[PolicyComparison]: ...
 @overload
-def compare(wanted: Variants, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[VariantComparison]: ...
+def compare(spec: Variants, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[VariantComparison]: ...
 @overload
-def compare(wanted: Controlled, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[ControlledStep]: ...
+def compare(spec: Controlled, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[ControlledStep]: ...
 def compare(
-    wanted: Comparison | Variants | Controlled, store: str | Path | Store = "forgetscope-store", **options: Unpack[Options]
+    spec: Comparison | Variants | Controlled, store: str | Path | Store = "forgetscope-store", **options: Unpack[Options]
 ) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
     """Run a comparison, or what is missing of it in the store, and say what it shows: the rows that `forgetscope compare`,
-    `variants` or `controlled` prints. What failed is in no row; fs.run says what did. Options: as of fs.run."""
-    _demand_spec(wanted, "fs.compare", (Comparison, Variants, Controlled))
-    run(wanted, store, **options)
-    return results(wanted, plan_of(wanted), _opened(store))
+    `variants` or `controlled` prints. What failed is in no row; fs.run says what did. Options: as of fs.run.
+
+    >>> import forgetscope as fs
+    >>> spec = fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1)
+    >>> rows = fs.compare(fs.Comparison(spec, ["uniform", "herding"], pairs=1), "results", progress=False)
+    >>> [row.policy for row in rows]
+    ['uniform', 'herding']
+    """
+    _demand_spec(spec, "fs.compare", (Comparison, Variants, Controlled))
+    run(spec, store, **options)
+    return results(spec, plan_of(spec), _opened(store))
 
 
 @overload
-def results(wanted: Comparison, plan: Plan, store: Store) -> list[PolicyComparison]: ...
+def results(spec: Comparison, plan: Plan, store: Store) -> list[PolicyComparison]: ...
 @overload
-def results(wanted: Variants, plan: Plan, store: Store) -> list[VariantComparison]: ...
+def results(spec: Variants, plan: Plan, store: Store) -> list[VariantComparison]: ...
 @overload
-def results(wanted: Controlled, plan: Plan, store: Store) -> list[ControlledStep]: ...
+def results(spec: Controlled, plan: Plan, store: Store) -> list[ControlledStep]: ...
 def results(
-    wanted: Comparison | Variants | Controlled, plan: Plan, store: Store
+    spec: Comparison | Variants | Controlled, plan: Plan, store: Store
 ) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
     """What a comparison shows, of as much of it as the store has."""
-    match wanted:
+    match spec:
         case Comparison():
-            return compare_policies(planned_experiments(store, (chain.steps for chain in plan.chains)), wanted.compared_with)
+            return compare_policies(planned_experiments(store, (chain.steps for chain in plan.chains)), spec.compared_with)
         case Variants():
             return compare_variants(store, chains_by_variant(plan))
         case Controlled():
@@ -168,12 +191,12 @@ def _experiment(chain: Sequence[str], store: Store, said: Mapping[str, str]) -> 
     return Experiment([store.step(id) for id in chain])
 
 
-def _demand_spec(wanted: object, function: str, known: Sequence[type]) -> None:
-    if not isinstance(wanted, tuple(known)):
+def _demand_spec(spec: object, function: str, known: Sequence[type]) -> None:
+    if not isinstance(spec, tuple(known)):
         kinds = ", ".join(kind.__name__ for kind in known[:-1])
-        made = "fs.RunSpec(**options)" if isinstance(wanted, Mapping) else "fs.RunSpec.from_toml(path)"
+        made = "fs.RunSpec(**options)" if isinstance(spec, Mapping) else "fs.RunSpec.from_toml(path)"
         raise SpecError(
-            f"{function} takes a {kinds} or {known[-1].__name__}, not a {type(wanted).__name__}: make one with {made}."
+            f"{function} takes a {kinds} or {known[-1].__name__}, not a {type(spec).__name__}: make one with {made}."
         )
 
 

@@ -57,7 +57,15 @@ class Frozen(BaseModel):
 
 
 class RunSpec(Frozen):
-    """One experiment: a sequence of incremental steps, a rehearsal policy and a seed."""
+    """One experiment: a sequence of incremental steps, a rehearsal policy and a seed.
+
+    >>> import forgetscope as fs
+    >>> fs.RunSpec(steps=2, epochs=20, policy="herding").retention
+    0.08
+    >>> fs.RunSpec(polciy="herding")
+    Traceback (most recent call last):
+    forgetscope.errors.SpecError: There is no option 'polciy'. Did you mean 'policy'?
+    """
 
     def __init__(self, /, **options: Any) -> None:
         try:

@@ -198,7 +198,7 @@ def test_a_thread_other_than_the_main_one_installs_nothing() -> None:
 
 
 def test_a_freed_state_is_recomputed_when_a_step_builds_on_it(tmp_path: Path, steps: list[StoredStep]) -> None:
-    from forgetscope.housekeeping.collection import free, freeable
+    from forgetscope.housekeeping.freeing import free, freeable
 
     store, notes = Store(tmp_path / "store"), []
 
@@ -220,7 +220,7 @@ def test_a_freed_state_is_recomputed_when_a_step_builds_on_it(tmp_path: Path, st
 
 
 def test_a_freed_state_that_comes_back_with_other_bits_replaces_its_record(tmp_path: Path, steps: list[StoredStep]) -> None:
-    from forgetscope.housekeeping.collection import free, freeable
+    from forgetscope.housekeeping.freeing import free, freeable
 
     store, notes = Store(tmp_path / "store"), []
 
@@ -242,7 +242,7 @@ def test_a_step_whose_working_folder_another_process_removes_ends_in_the_same_by
     freed: bool, tmp_path: Path, steps: list[StoredStep]
 ) -> None:
     """Where locks do nothing, two processes run the same step; whoever commits it first tidies up."""
-    from forgetscope.housekeeping.collection import free, freeable
+    from forgetscope.housekeeping.freeing import free, freeable
 
     store = Store(tmp_path / "store")
     if freed:

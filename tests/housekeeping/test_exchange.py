@@ -18,8 +18,8 @@ from conftest import run_experiment
 from forgetscope.errors import DamagedExport, DamagedStep, SpecError, StoreError, WriteError
 from forgetscope.files import is_locked
 from forgetscope.housekeeping import exchange
-from forgetscope.housekeeping.collection import free, freeable
 from forgetscope.housekeeping.exchange import chains, export_steps, import_steps, plan_files
+from forgetscope.housekeeping.freeing import free, freeable
 from forgetscope.housekeeping.verification import Damage, file_damage, verify_store
 from forgetscope.spec import RunSpec
 from forgetscope.store import FREED, STATE, Store, StoredStep

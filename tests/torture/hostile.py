@@ -39,7 +39,7 @@ MODULES = (
     "forgetscope.data.acquisition",
     "forgetscope.data.library",
     "forgetscope.housekeeping.inventory",
-    "forgetscope.housekeeping.collection",
+    "forgetscope.housekeeping.freeing",
 )
 SECRET = "what only the viewer may know"
 PLUGIN = "print('HOSTILE CODE RAN')\n\n\ndef make(*args, **more):\n    print('HOSTILE CODE RAN')\n"

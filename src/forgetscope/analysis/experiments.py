@@ -23,6 +23,7 @@ from forgetscope.spec import PROTOCOL
 from forgetscope.store import Setting, Store, StoredStep, TableName, past_rows, told_apart
 
 USUAL = ("protocol", PROTOCOL)  # said of other steps only
+AVERAGED = ("accuracy_when_learned", "mean_forgetting", "forgetting_range", "forgetting_half_gap")
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
 
 
@@ -47,7 +48,15 @@ class Experiment:
     """One experiment: a chain of steps. Frames have a column `step`; every row is as the store holds it.
 
     `steps` came to their end. A last step that diverged is in `diverged` and in no frame: it is excluded from statistics.
-    summaries: of these steps, where they are known already."""
+    summaries: of these steps, where they are known already.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> result.past_classes()[["class_id", "forgetting", "sic"]].shape  # most forgotten first
+    (3, 3)
+    >>> result.pairs.columns.tolist()  # who interfered with whom
+    ['step', 'class_id', 'source_class_id', 'source_is_new', 'term']
+    """
 
     def __init__(self, chain: Sequence[StoredStep], summaries: list[StepSummary] | None = None) -> None:
         self.chain = list(chain)
@@ -185,7 +194,13 @@ def pick(store: Store, prefix: str | None) -> Experiment:
 
 
 def open_experiment(path: str | Path, prefix: str | None = None) -> Experiment:
-    """An experiment from a store on disk: the latest, or the one whose id begins with `prefix`."""
+    """An experiment from a store on disk: the latest, or the one whose id begins with `prefix`.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> fs.open_experiment("results", result.id[:6]).id == result.id
+    True
+    """
     return pick(Store.existing(path), prefix)
 
 
@@ -233,10 +248,7 @@ def _overview(
         step=step,
         experiments=len(group),
         diverged=diverged,
-        accuracy_when_learned=mean_estimate([s.accuracy_when_learned for s in summaries]),
-        mean_forgetting=mean_estimate([s.mean_forgetting for s in summaries]),
-        forgetting_range=mean_estimate([s.forgetting_range for s in summaries]),
-        forgetting_half_gap=mean_estimate([s.forgetting_half_gap for s in summaries]),
+        **{name: mean_estimate([getattr(s, name) for s in summaries]) for name in AVERAGED},
         correlations={name: correlation_estimate([s.correlations[name] for s in summaries], ranked) for name in MEASURES},
     )
 

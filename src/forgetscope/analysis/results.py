@@ -16,7 +16,7 @@ from forgetscope.analysis.inputs.cache import Cache, kept_for, make_folder
 from forgetscope.analysis.inputs.measured_steps import partial_sums, read_steps
 from forgetscope.analysis.inputs.samples import Collected, collect
 from forgetscope.analysis.paper.claims import answers
-from forgetscope.analysis.paper.contrasts import comparisons
+from forgetscope.analysis.paper.comparisons import comparisons
 from forgetscope.analysis.paper.figures import boxes, earliness, figure_exhibits, figures, over_time
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.paper.tables import Tabulation, estimate_of, matching, records
@@ -37,7 +37,17 @@ RESAMPLES = 1_000_000
 
 @dataclass(frozen=True)
 class Analysis:
-    """Results of one store. Frames are tidy: a row per estimate or test, in the paper's order, columns as in its data."""
+    """Results of one store. Frames are tidy: a row per estimate or test, in the paper's order, columns as in its data.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> analysis = fs.analyse("results", resamples=10)
+    >>> print(analysis.reading)
+    glyphs: 1 second step
+      The most forgotten class of a step lost ... more of its accuracy than the least forgotten one...
+    >>> analysis.more["missing"]["what"][0]
+    'glyphs: no third steps, ...'
+    """
 
     store: Path
     tables: dict[str, pd.DataFrame]  # by the paper's labels
@@ -84,22 +94,8 @@ class Analysis:
 
 ESTIMATED = ("mean", "difference", "value", "precision", "observed")
 KEYS_LEFT = (
-    "benchmark",
-    "policy",
-    "claim",
-    "comparison",
-    "test",
-    "group",
-    "share",
-    "predictor",
-    "bin",
-    "subset",
-    "rehearsal_pct",
-    "class_pct",
-    "quantity",
-    "statistic",
-    "factor",
-    "response",
+    *("benchmark", "policy", "claim", "comparison", "test", "group", "share", "predictor", "bin", "subset"),
+    *("rehearsal_pct", "class_pct", "quantity", "statistic", "factor", "response"),
 )
 
 
@@ -116,7 +112,14 @@ def analyse(
     """Every result that a store allows.
 
     coding: of the ANOVA's factors; `treatment` gives the paper's numbers. tables: only these, of the paper or of `MORE`, and no
-    figures. cached: keep what was computed in the user's cache, so that the next call computes only what is new."""
+    figures. cached: keep what was computed in the user's cache, so that the next call computes only what is new.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> analysis = fs.analyse("results", resamples=10)
+    >>> analysis.table("spearman_SIC")["benchmark"].unique().tolist()
+    ['glyphs']
+    """
     opened = store if isinstance(store, Store) else Store.existing(store)
     unknown = [label for label in tables or () if label not in (*TABLES, *MORE)]
     if unknown:

@@ -24,7 +24,13 @@ RERUNS = 19
 
 @dataclass(frozen=True)
 class Controlled:
-    """One step of each of a benchmark's partitions, and so many further runs of it."""
+    """One step of each of a benchmark's partitions, and so many further runs of it.
+
+    >>> import forgetscope as fs
+    >>> benchmark = fs.BenchmarkSpec(name="small", increments=[0.1], retentions=[0.08], experiments=2)
+    >>> [len(again.others) for again in fs.plan(fs.Controlled(benchmark, runs=4)).reruns]
+    [4, 4]
+    """
 
     benchmark: BenchmarkSpec
     runs: int = RERUNS

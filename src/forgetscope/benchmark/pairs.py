@@ -24,7 +24,12 @@ PAIRS = 5
 class Comparison:
     """Rehearsal policies to compare, on so many pairs of class sequence and seed; the run's own policy does not count.
 
-    baseline: by default the first. name: of the plan; by default after the data set."""
+    baseline: by default the first. name: of the plan; by default after the data set.
+
+    >>> import forgetscope as fs
+    >>> fs.Comparison(fs.RunSpec(epochs=2), ["uniform", "herding"], pairs=3).compared_with
+    'uniform'
+    """
 
     run: RunSpec
     policies: Sequence[str]

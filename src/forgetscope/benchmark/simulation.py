@@ -73,7 +73,13 @@ def simulate(
 ) -> Simulated:
     """Write the steps of a benchmark, and `reruns` further runs of one step per partition, that the store lacks.
 
-    Every number in a table is a function of spec, seed and truth. Every record and plan is marked as simulated."""
+    Every number in a table is a function of spec, seed and truth. Every record and plan is marked as simulated.
+
+    >>> import forgetscope as fs
+    >>> benchmark = fs.BenchmarkSpec(name="small", image_size=8, increments=[0.02], retentions=[0.08], experiments=2)
+    >>> fs.simulate(benchmark, "simulated", reruns=0).written
+    6
+    """
     truth, store = truth or Truth(), store if isinstance(store, Store) else Store(store)
     data = data_facts(spec.template.dataset, spec.template.image_size)
     simulation = Simulation(seed, truth, replace(data, digest=truth.digest(seed)), spec.template.image_size)

@@ -39,7 +39,13 @@ class Partition(NamedTuple):
 
 
 class BenchmarkSpec(Frozen):
-    """What a benchmark's file says. Options that are not of the benchmark itself are those of every run in it."""
+    """What a benchmark's file says. Options that are not of the benchmark itself are those of every run in it.
+
+    >>> import forgetscope as fs
+    >>> spec = fs.BenchmarkSpec(name="small", increments=[0.1], retentions=[0.08, 0.2], experiments=2, epochs=5)
+    >>> len(spec.partitions(2)), spec.template.epochs
+    (2, 5)
+    """
 
     def __init__(self, /, **options: Any) -> None:
         own = {name: value for name, value in options.items() if name in type(self).model_fields and name != "run"}

@@ -42,7 +42,12 @@ BASELINE = Variant("as it is")
 class Variants:
     """A run and other values of its options, as `key=value`, on so many pairs.
 
-    vary: by default what the paper's released scripts do otherwise than its text. name: by default after the data set."""
+    vary: by default what the paper's released scripts do otherwise than its text. name: by default after the data set.
+
+    >>> import forgetscope as fs
+    >>> [run.validation for run in fs.Variants(fs.RunSpec(), ["validation=0.1"]).runs]
+    [0.0, 0.1]
+    """
 
     run: RunSpec
     vary: Sequence[str] = ()

@@ -13,8 +13,8 @@ from forgetscope.characters import visible
 from forgetscope.cli.console import Commands, Unreadable, echo, guarded, print_json, print_view
 
 if TYPE_CHECKING:
-    from forgetscope.housekeeping.collection import Freeable
     from forgetscope.housekeeping.exchange import Imported
+    from forgetscope.housekeeping.freeing import Freeable
 
 app = typer.Typer(
     help="Look after a store: what it holds, whether it is whole, what can be freed; export, import, SQL.",
@@ -94,7 +94,7 @@ def gc(
     as_json: JsonOption = False,
 ) -> None:
     """List, or with --yes free, what the results do not need: states that no step builds on, and leftovers."""
-    from forgetscope.housekeeping.collection import free, freeable
+    from forgetscope.housekeeping.freeing import free, freeable
     from forgetscope.report.terminal.storage import freeable_view
     from forgetscope.store import Store
 

@@ -39,7 +39,12 @@ from forgetscope.spec import nearest
 def get_data(
     name: str, origin: str | None = None, *, workers: int = 1, progress: Progress | None = None, note: Note = print
 ) -> DataSet:
-    """Fetch a known data set, or take it from a file, folder or address, and convert it."""
+    """Fetch a known data set, or take it from a file, folder or address, and convert it.
+
+    >>> import forgetscope as fs
+    >>> fs.get_data("cifar100", "my-copy.tar.gz", note=lambda text: None).classes[:2]
+    ('apple', 'aquarium_fish')
+    """
     known = KNOWN.get(name)
     if known is None:
         raise DataError(
@@ -87,7 +92,12 @@ def add_data(
 ) -> DataSet:
     """Convert one's own images: folders of images per class, or a .npz file. `note` is told what was done to which images.
 
-    `skip_broken` leaves out those that cannot be read, and tells which; otherwise they are an error that names them."""
+    `skip_broken` leaves out those that cannot be read, and tells which; otherwise they are an error that names them.
+
+    >>> import forgetscope as fs
+    >>> fs.add_data("birds", "birds", test_share=0.2, size=8, note=lambda text: None)  # birds/owl/1.png, birds/wren/1.png, ...
+    DataSet('birds', 2 classes, 8 + 2 images, 8x8)
+    """
     folder = _new_folder(name)
     path = Path(path)
     if not path.exists():
@@ -108,7 +118,13 @@ def add_arrays(
     test_labels: ArrayLike,
     classes: Iterable[str] | None = None,
 ) -> DataSet:
-    """Keep arrays as a data set: uint8 images [n, h, w, 3] or [n, h, w], labels from 0."""
+    """Keep arrays as a data set: uint8 images [n, h, w, 3] or [n, h, w], labels from 0.
+
+    >>> import numpy as np, forgetscope as fs
+    >>> images, labels = np.random.default_rng(0).integers(256, size=(10, 8, 8, 3), dtype=np.uint8), np.arange(10) % 2
+    >>> fs.add_arrays("noise", images, labels, images[:4], labels[:4], classes=["even", "odd"])
+    DataSet('noise', 2 classes, 10 + 4 images, 8x8)
+    """
     folder = _new_folder(name)
     names = None if classes is None else list(classes)
     source = from_arrays(train_images, train_labels, test_images, test_labels, names)

@@ -33,7 +33,15 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Training and test images of named classes; class c is label c."""
+    """Training and test images of named classes; class c is label c.
+
+    >>> import forgetscope as fs
+    >>> data = fs.load_data("glyphs", image_size=8)
+    >>> data
+    DataSet('glyphs', 100 classes, 20000 + 10000 images, 8x8)
+    >>> data.classes[data.train.labels[0]]
+    'digit 0'
+    """
 
     name: str
     classes: tuple[str, ...]

@@ -17,7 +17,12 @@ from forgetscope.experiment.stopping import Stop
 
 @dataclass(frozen=True, kw_only=True)
 class Here(Place):
-    """In this process, one step at a time; by default with all cores."""
+    """In this process, one step at a time; by default with all cores.
+
+    >>> import forgetscope as fs
+    >>> fs.Here(threads=1).threads
+    1
+    """
 
     threads: int | None = None
 

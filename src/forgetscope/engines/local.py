@@ -34,7 +34,12 @@ FAREWELL = 60.0  # seconds that a worker has to save what it is doing
 
 @dataclass(frozen=True, kw_only=True)
 class Local(Place):
-    """In worker processes of this machine: `jobs` steps at a time, by default one per core, or one on a GPU."""
+    """In worker processes of this machine: `jobs` steps at a time, by default one per core, or one on a GPU.
+
+    >>> import forgetscope as fs
+    >>> fs.Local(jobs=2, threads=1).jobs
+    2
+    """
 
     jobs: int | None = None
 

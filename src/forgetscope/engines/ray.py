@@ -43,7 +43,12 @@ AHEAD = 2  # tasks that wait in Ray's queue, so that no node idles
 @dataclass(frozen=True, kw_only=True)
 class Ray(Place):
     """On a running Ray cluster, at `address`; without one, on a cluster of `jobs` CPUs that is started here, bound to loopback,
-    and stopped at the end. Ray is imported when it is used."""
+    and stopped at the end. Ray is imported when it is used.
+
+    >>> import forgetscope as fs
+    >>> fs.Ray(address="head:6379").address
+    'head:6379'
+    """
 
     address: str | None = None
     jobs: int | None = None  # at a time, at most

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forgetscope.files import is_locked, size_of
-from forgetscope.housekeeping.collection import freeable
+from forgetscope.housekeeping.freeing import freeable
 from forgetscope.store import STATE, Store, TellLeftOut
 
 

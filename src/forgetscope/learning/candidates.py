@@ -25,6 +25,11 @@ class Candidates:
     """Nothing is computed before a policy asks for it. Evaluation mode; values in float64 on the CPU; n images, k nodes.
 
     history [n]: what training left of each image, 2 x lost predictions + 1 if the last prediction was correct.
+
+    >>> from forgetscope.testing import make_candidates
+    >>> candidates = make_candidates(10)
+    >>> candidates.features.shape, candidates.logits.shape, candidates.gradient_products.shape
+    ((10, 64), (10, 4), (10, 10))
     """
 
     images: Tensor  # uint8 [n, h, w, 3], on the network's device

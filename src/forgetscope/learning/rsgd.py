@@ -128,10 +128,7 @@ def train_step(
             if i < so_far.done:
                 continue
             before_iteration(epoch * len(batches) + i)
-            images, nodes = new.images[new_positions], new.nodes[new_positions]
-            if rehearsal is not None:
-                images = torch.cat([images, rehearsal.images[rehearsal_positions]])
-                nodes = torch.cat([nodes, rehearsal.nodes[rehearsal_positions]])
+            images, nodes = _batch(new, new_positions, rehearsal, rehearsal_positions)
             inputs = normalise(augment(images, training.augmentation, draws.batch(i, len(nodes))))
             with _precision(training, device):
                 logits = forward(inputs).float()
@@ -149,6 +146,14 @@ def train_step(
         yield end
         if isinstance(end, Divergence):
             return
+
+
+def _batch(new: TrainingSet, from_new: Tensor, rehearsal: TrainingSet | None, kept: Tensor) -> tuple[Tensor, Tensor]:
+    """Images and nodes at these positions, the new ones first."""
+    images, nodes = new.images[from_new], new.nodes[from_new]
+    if rehearsal is None:
+        return images, nodes
+    return torch.cat([images, rehearsal.images[kept]]), torch.cat([nodes, rehearsal.nodes[kept]])
 
 
 def _epoch_end(so_far: EpochSoFar, batches: Sequence[tuple[Tensor, Tensor]]) -> EpochEnd | Divergence:

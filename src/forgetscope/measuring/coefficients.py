@@ -15,7 +15,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Terms of P past classes, each [P] in float64."""
+    """Terms of P past classes, each [P] in float64.
+
+    >>> from torch import tensor
+    >>> terms = Coefficients(tensor([0.3, 0.1]), tensor([0.0, 0.2]), tensor([0.5, -0.1]), tensor([0.4, 0.0]))
+    >>> int(terms.sic.argmax())  # the past class whose rehearsal images mislead most
+    0
+    """
 
     sic: Tensor
     cic: Tensor
@@ -39,6 +45,15 @@ def coefficients(
     rounding [P]: the error in the norm of each f_c, else 0.
 
     Time and memory grow with P k (d + 1), so with the square of the classes; who interferes with whom costs P times that.
+
+    Two past classes that are learned apart, and new data that pull at the first one's own node:
+
+    >>> import torch
+    >>> full = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [2.0, 0.0]]])
+    >>> new = torch.tensor([[-3.0, 0.0], [0.0, 0.0]])
+    >>> found = coefficients(full, -0.5 * full, new, alpha=0.5, shares=torch.tensor([0.5, 0.5]))
+    >>> found.sic.tolist(), found.cic.tolist(), found.nic.tolist()
+    ([0.125, 0.25], [-0.0, -0.0], [1.5, -0.0])
     """
     f, b = full.double().flatten(1), bias.double().flatten(1)
     p = torch.as_tensor(shares).to(f)

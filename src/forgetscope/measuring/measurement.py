@@ -31,7 +31,15 @@ CHUNK = 1000  # images whose features are kept at a time; a GPU is waited for on
 
 @dataclass(frozen=True)
 class Measurement:
-    """One probe. P past classes in the order of `ProbeData.past_nodes`, N new ones in that of `new_nodes`; on the CPU."""
+    """One probe. P past classes in the order of `ProbeData.past_nodes`, N new ones in that of `new_nodes`; on the CPU.
+
+    >>> import torch, forgetscope as fs
+    >>> images, labels, head = torch.eye(4), torch.arange(4) // 2, torch.nn.Linear(4, 4)
+    >>> probe = fs.Probe(images, labels, torch.tensor([0, 2]), images, labels + 2)
+    >>> measured = probe.measure(head, features=torch.nn.Identity(), head=head)
+    >>> bool(torch.allclose(measured.pairs[:, 2:].sum(dim=1), measured.terms.nic))
+    True
+    """
 
     terms: Coefficients
     pairs: Tensor  # [P, P + N]: term of each source; past sources add up to SIC and CIC, new sources to NIC

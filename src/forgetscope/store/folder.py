@@ -61,7 +61,13 @@ TellLeftOut = Callable[[StoreError], None]
 
 
 class Store:
-    """A folder of steps. Opening it reads nothing."""
+    """A folder of steps. Opening it reads nothing.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> [step.spec.step for step in fs.Store("results").chain(result.id)]
+    [1, 2]
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)

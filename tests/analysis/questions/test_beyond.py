@@ -17,19 +17,20 @@ from scipy import stats
 from forgetscope.analysis.inputs.cache import Arrays, Cache
 from forgetscope.analysis.inputs.samples import Sample, Subset
 from forgetscope.analysis.paper.claims import _more_explained
-from forgetscope.analysis.paper.contrasts import between_levels, neighbours, steadiness
+from forgetscope.analysis.paper.comparisons import between_levels, neighbours, steadiness
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.paper.tables import matching
 from forgetscope.analysis.paper.verdicts import above, below, near
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.analysis.statistics.anova import anova
 from forgetscope.analysis.statistics.estimates import Estimate
-from forgetscope.analysis.statistics.mixed_models import fit, moments
+from forgetscope.analysis.statistics.mixed_models import fit, group_sums
 from forgetscope.analysis.statistics.pooling import mean_of
 from forgetscope.benchmark.simulation import Simulation, simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.truth import Truth
 from forgetscope.store import Store
+from made import make_experiment
 
 SMALL = {"experiments": 4, "epochs": 2, "increments": [0.1, 0.2], "retentions": [0.08, 0.2]}
 
@@ -75,7 +76,7 @@ def test_weights_and_their_intervals_are_those_of_a_fit_to_standardised_values(a
     steps = [sample.steps[i] for i in np.flatnonzero(sample.mask(cell))]
     x = np.stack([step.measures[:3, step.complete].T for step in steps])
     y = np.stack([step.ranked for step in steps])
-    whole = fit(moments((x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1)), (y - y.mean()) / y.std()))
+    whole = fit(group_sums((x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1)), (y - y.mean()) / y.std()))
     found = JointModels(Cache(None), lambda what, done, total: None).weights(sample, cell)
     assert [found[name].value for name in ("SIC", "CIC", "NIC")] == pytest.approx(whole.fixed[1:], rel=1e-4)
     errors = [(found[name].high - found[name].low) / 2 / stats.norm.ppf(0.975) for name in ("SIC", "CIC", "NIC")]
@@ -305,3 +306,15 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(tmp_path: Path) -> 
 def replace_steps(sample: Sample, chosen: NDArray[np.int64]) -> Sample:
     lists = {name: [getattr(sample, name)[i] for i in chosen] for name in ("steps", "increment", "retention", "root")}
     return replace(sample, **lists, values={})
+
+
+def test_levels_that_are_no_percentages_are_told_as_what_they_are(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    for seed, classes in ((0, 3), (1, 3), (2, 5), (3, 5)):
+        make_experiment(store, steps=2, classes=classes, seed=seed)
+    found = analyse(store, resamples=100, cached=False)
+    assert set(found.tables["FG-R_FG-HG_fine_grained"]["class_pct"]) == {"3 classes", "5 classes", "pooled"}
+    told = "".join(found.more["claims_in_detail"]["what"])
+    assert "5 classes against 3 classes" in told
+    assert "classes %" not in found.reading + told

@@ -15,7 +15,6 @@ from forgetscope.analysis.statistics.estimates import (
     fisher_z,
     mean_estimate,
     needed_samples,
-    sd_estimate,
     sd_estimates,
     spearman,
 )
@@ -111,7 +110,7 @@ def test_standard_deviations_are_the_population_s_with_bca_intervals() -> None:
     assert math.isnan(found[4].value)
     assert found[5].value == 0
     assert all(math.isnan(found[i].low) for i in (3, 4, 5))
-    assert sd_estimate(samples[2], resamples=2000) == found[2]
+    assert sd_estimates([samples[2]], resamples=2000) == [found[2]]
     assert sd_estimates([]) == []
 
 

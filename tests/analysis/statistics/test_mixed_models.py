@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from forgetscope.analysis.statistics.mixed_models import MixedFit, fit, leave_one_out, moments
+from forgetscope.analysis.statistics.mixed_models import MixedFit, fit, group_sums, leave_one_out
 from forgetscope.errors import InputError
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ def assert_is_a_maximum(found: MixedFit, x: Array, y: Array, seed: int = 0) -> N
 @pytest.mark.parametrize(("seed", "predictors", "slope_sd"), [(0, 1, 0.3), (1, 2, 0.3), (2, 1, 0.0)])
 def test_the_restricted_likelihood_is_at_least_statsmodels(seed: int, predictors: int, slope_sd: float) -> None:
     x, y = steps(seed, predictors=predictors, slope_sd=slope_sd)
-    found, theirs = fit(moments(x, y)), statsmodels_fit(x, y)
+    found, theirs = fit(group_sums(x, y)), statsmodels_fit(x, y)
     assert found.converged
     assert found.log_likelihood >= theirs.llf - 1e-6
     if found.log_likelihood < theirs.llf + 1e-6:  # both found it
@@ -85,7 +85,7 @@ def test_the_restricted_likelihood_is_at_least_statsmodels(seed: int, predictors
 
 def test_the_constant_is_statsmodels() -> None:
     x, y = steps(4)
-    found, model = fit(moments(x, y)), statsmodels_fit(x, y).model
+    found, model = fit(group_sums(x, y)), statsmodels_fit(x, y).model
     from statsmodels.regression.mixed_linear_model import MixedLMParams
 
     at_ours = MixedLMParams.from_components(fe_params=found.fixed, cov_re=found.covariance / found.sigma2)
@@ -102,7 +102,7 @@ def test_the_restricted_likelihood_is_at_least_statsmodels_in_the_paper_s_shape(
 ) -> None:
     for seed in range(3):
         x, y = steps(seed, 40, rows, 3, intercept_sd, slope_sd)
-        found = fit(moments(x, y))
+        found = fit(group_sums(x, y))
         assert found.converged
         assert found.log_likelihood >= statsmodels_fit(x, y).llf - 1e-6
 
@@ -111,18 +111,18 @@ def test_the_restricted_likelihood_is_at_least_statsmodels_in_the_paper_s_shape(
 def test_other_starts_find_nothing_better(monkeypatch: pytest.MonkeyPatch) -> None:
     for rows, slope_sd in [(6, 0.3), (10, 0.1), (10, 0.0), (50, 0.1), (50, 0.0), (50, 1.0)]:
         x, y = map(np.array, zip(*(steps(seed, 40, rows, 3, slope_sd=slope_sd) for seed in range(20)), strict=True))
-        usual = fit(moments(x, y))
+        usual = fit(group_sums(x, y))
         assert usual.converged.all()
         with monkeypatch.context() as patch:
             patch.setattr("forgetscope.analysis.statistics.mixed_models.STARTS", (0.01, 0.05, 0.5, 3.0, 30.0, 100.0))
-            np.testing.assert_array_less(fit(moments(x, y)).log_likelihood, usual.log_likelihood + 1e-7)
+            np.testing.assert_array_less(fit(group_sums(x, y)).log_likelihood, usual.log_likelihood + 1e-7)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([2, 5, 12]), st.sampled_from([5, 12]), st.sampled_from([0.0, 0.5]))
 @settings(max_examples=20, deadline=None)
 def test_a_fit_is_a_maximum_within_the_boundary_and_on_it(seed: int, groups: int, rows: int, sd: float) -> None:
     x, y = steps(seed, groups, rows, 2, sd, sd)
-    found = fit(moments(x, y))
+    found = fit(group_sums(x, y))
     assert_is_a_maximum(found, x, y, seed)
     lowest = np.linalg.eigvalsh(found.covariance)[0]
     assert found.boundary == (lowest < 1e-12 * max(1.0, float(found.sigma2)))
@@ -134,7 +134,7 @@ def test_the_order_of_groups_and_rows_changes_nothing(seed: int) -> None:
     x, y = steps(seed)
     rng = np.random.default_rng(seed)
     groups, rows = rng.permutation(12), rng.permutation(10)
-    a, b = fit(moments(x, y)), fit(moments(x[groups][:, rows], y[groups][:, rows]))
+    a, b = fit(group_sums(x, y)), fit(group_sums(x[groups][:, rows], y[groups][:, rows]))
     np.testing.assert_allclose(a.log_likelihood, b.log_likelihood, atol=1e-7)
     np.testing.assert_allclose(a.fixed, b.fixed, atol=1e-4)
 
@@ -155,7 +155,7 @@ def test_a_left_out_step_is_predicted_by_a_fit_to_the_others_standardised_by_han
     for held_out in range(0, 12, 4):
         training = np.arange(12) != held_out
         mean, sd = x[training].mean(axis=(0, 1)), x[training].std(axis=(0, 1))
-        again = fit(moments((x[training] - mean) / sd, y[training]))
+        again = fit(group_sums((x[training] - mean) / sd, y[training]))
         by_hand = again.fixed[0] + (x[held_out] - mean) / sd @ again.fixed[1:]
         np.testing.assert_allclose(left.predictions[held_out], by_hand, atol=1e-5)
         np.testing.assert_allclose(left.fits.standardised[held_out], again.fixed[1:] / y[training].std(), atol=1e-5)
@@ -180,9 +180,9 @@ def test_many_problems_at_once_are_each_as_alone(monkeypatch: pytest.MonkeyPatch
 def test_unknown_rows_and_padding_take_no_part() -> None:
     x, y = steps(8, 6, 12)
     x[2, 3, 0], y[4, 5:], y[5] = np.nan, np.nan, np.nan  # the last step has nothing known at all
-    found = fit(moments(x, y))
+    found = fit(group_sums(x, y))
     assert_is_a_maximum(found, x, y)
-    padded = fit(moments(np.pad(x, ((0, 0), (0, 4), (0, 0)), constant_values=np.nan), np.pad(y, ((0, 0), (0, 4)))))
+    padded = fit(group_sums(np.pad(x, ((0, 0), (0, 4), (0, 0)), constant_values=np.nan), np.pad(y, ((0, 0), (0, 4)))))
     np.testing.assert_allclose(padded.log_likelihood, found.log_likelihood, atol=1e-8)
     left = leave_one_out(x, y)
     assert np.isfinite(left.predictions[4]).all()  # known predictors are enough
@@ -193,7 +193,7 @@ def test_unknown_rows_and_padding_take_no_part() -> None:
 def test_moments_give_the_spread_of_any_part() -> None:
     x, y = steps(9, 5)
     weights = np.array([1.0, 0, 1, 1, 0])
-    spread = moments(x * 100 + 1000, y).spread(weights)
+    spread = group_sums(x * 100 + 1000, y).spread(weights)
     kept = weights > 0
     np.testing.assert_allclose(spread, [*(100 * x[kept].std(axis=(0, 1))), y[kept].std()])
 
@@ -201,15 +201,15 @@ def test_moments_give_the_spread_of_any_part() -> None:
 def test_groups_with_fewer_rows_than_parameters_count_for_what_they_hold() -> None:
     x, y = steps(10, 20, 8, 3)
     y[::2, 2:] = np.nan
-    found = fit(moments(x, y))
+    found = fit(group_sums(x, y))
     assert_is_a_maximum(found, x, y)
 
 
 def test_a_constant_predictor_or_a_copy_is_left_out() -> None:
     x, y = steps(11)
-    alone = fit(moments(x, y))
-    constant = fit(moments(np.insert(x, 1, 0.3, axis=-1), y))
-    copied = fit(moments(np.concatenate([x, 3 * x[..., :1] - 1], axis=-1), y))
+    alone = fit(group_sums(x, y))
+    constant = fit(group_sums(np.insert(x, 1, 0.3, axis=-1), y))
+    copied = fit(group_sums(np.concatenate([x, 3 * x[..., :1] - 1], axis=-1), y))
     assert constant.used.tolist() == [True, True, False, True]
     assert copied.used.tolist() == [True, True, True, False]
     np.testing.assert_allclose(constant.fixed[[0, 1, 3]], alone.fixed, atol=1e-6)
@@ -232,16 +232,16 @@ def test_a_predictor_that_varies_in_one_step_only_is_constant_without_it() -> No
 def test_identical_rows_are_no_obstacle() -> None:
     x, y = steps(13, 8, 6)
     x[3], y[3] = x[3, 0], y[3, 0]
-    found = fit(moments(x, y))
+    found = fit(group_sums(x, y))
     assert_is_a_maximum(found, x, y)
 
 
 def test_two_groups_and_one_leave_no_choice_but_the_boundary() -> None:
     x, y = steps(14, 2, 30)
-    found = fit(moments(x, y))
+    found = fit(group_sums(x, y))
     assert_is_a_maximum(found, x, y)
     assert found.boundary
-    one = fit(moments(x[:1], y[:1]))
+    one = fit(group_sums(x[:1], y[:1]))
     assert one.boundary
     assert one.converged
     design = np.column_stack([np.ones(30), x[0]])
@@ -251,19 +251,19 @@ def test_two_groups_and_one_leave_no_choice_but_the_boundary() -> None:
 
 def test_an_exact_response_has_no_maximum_and_its_line_is_found() -> None:
     x, y = steps(15)
-    line = fit(moments(x, 2 * x[..., 0] - x[..., 1] + 3))
+    line = fit(group_sums(x, 2 * x[..., 0] - x[..., 1] + 3))
     np.testing.assert_allclose(line.fixed, [3, 2, -1])
     assert (float(line.sigma2), float(line.log_likelihood), bool(line.converged)) == (0, math.inf, False)
-    constant = fit(moments(x, np.full_like(y, 0.1)))
+    constant = fit(group_sums(x, np.full_like(y, 0.1)))
     np.testing.assert_allclose(constant.fixed, [0.1, 0, 0], atol=1e-12)
-    within = fit(moments(x, x[..., 0] * np.arange(12)[:, None]))  # another exact line in each step
+    within = fit(group_sums(x, x[..., 0] * np.arange(12)[:, None]))  # another exact line in each step
     assert not within.converged
     assert within.sigma2 == 0
 
 
 def test_too_few_rows_give_nothing() -> None:
     x, y = steps(16, 2, 1)
-    found = fit(moments(x, y))
+    found = fit(group_sums(x, y))
     assert np.isnan(found.fixed).all()
     assert not found.converged
     assert np.isnan(leave_one_out(x, np.full_like(y, np.nan)).predictions).all()
@@ -271,4 +271,4 @@ def test_too_few_rows_give_nothing() -> None:
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match=r"\(4, 5, 2\) and y \(4, 6\)"):
-        moments(np.zeros((4, 5, 2)), np.zeros((4, 6)))
+        group_sums(np.zeros((4, 5, 2)), np.zeros((4, 6)))

@@ -99,9 +99,9 @@ def read_steps(store: Store, cache: Cache, progress: Callable[[str, int, int], N
                 if isinstance(arrays, StoreError):
                     damaged.append(id)
                     continue
-                facts[id] = _facts_from(arrays)
-                if "forgetting" in arrays:
-                    measured[id] = _measured_from(facts[id], arrays)
+                facts[id] = _facts_from(arrays.pop("facts"))
+                if arrays:
+                    measured[id] = MeasuredStep(facts[id], **arrays)  # type: ignore[arg-type]
             progress("steps read", start + len(batch), len(ids))
     return ReadSteps(facts, measured, tuple(damaged))
 
@@ -156,11 +156,7 @@ def _facts(step: StoredStep) -> StepFacts:
     )
 
 
-def _facts_from(arrays: Arrays) -> StepFacts:
-    values = json.loads(arrays["facts"].tobytes())
+def _facts_from(array: NDArray[np.generic]) -> StepFacts:
+    values = json.loads(array.tobytes())
     setting = Setting(**{**values["setting"], "shape": tuple(values["setting"]["shape"])})
     return StepFacts(**{**values, "new_classes": tuple(values["new_classes"]), "setting": setting})
-
-
-def _measured_from(facts: StepFacts, arrays: Arrays) -> MeasuredStep:
-    return MeasuredStep(facts, **{name: values for name, values in arrays.items() if name != "facts"})  # type: ignore[arg-type]

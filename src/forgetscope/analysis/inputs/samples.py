@@ -44,6 +44,11 @@ class Subset:
     def __str__(self) -> str:
         return "_".join((str(self.step), *self.increments))
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """What says in a frame that a row is about it."""
+        return {"subset": str(self)}
+
 
 @dataclass(frozen=True)
 class GridCell:
@@ -52,6 +57,10 @@ class GridCell:
     step: int
     retention: str
     increment: str
+
+    @property
+    def keys(self) -> dict[str, str]:
+        return {"subset": str(self.step), "rehearsal_pct": self.retention, "class_pct": self.increment}
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,10 @@ class Sample:
     def title(self) -> str:
         """The benchmark, and the policy where it is not the paper's."""
         return self.benchmark if self.policy == "uniform" else f"{self.benchmark}, {self.policy}"
+
+    def where(self, part: Subset | GridCell) -> dict[str, Any]:
+        """The keys of a row about a part of it."""
+        return {"benchmark": self.benchmark, "policy": self.policy, **part.keys}
 
     @cached_property
     def number(self) -> NDArray[np.int64]:
@@ -231,13 +244,11 @@ def collect(store: Store, read: ReadSteps) -> Collected:
             diverged=[levels.cell(facts) for facts in own if facts.diverged],
         )
         samples.append(sample)
-        for facts in own:
-            if facts.id in originals:
-                ids = (facts.id, *originals[facts.id])
-                runs = tuple(read.measured[id] for id in ids if id in read.measured)
-                simulated = facts.simulated is not None
-                where = (sample.benchmark, sample.dataset, sample.policy, simulated, levels.cell(facts))
-                reruns.append(RerunSet(*where, runs, len(ids) - len(runs)))
+        for facts in (facts for facts in own if facts.id in originals):
+            ids = (facts.id, *originals[facts.id])
+            runs = tuple(read.measured[id] for id in ids if id in read.measured)
+            where = (sample.benchmark, sample.dataset, sample.policy, facts.simulated is not None, levels.cell(facts))
+            reruns.append(RerunSet(*where, runs, len(ids) - len(runs)))
     return Collected(samples, reruns, read.damaged, tuple(map(str, unread)), levels.uncounted)
 
 
@@ -332,6 +343,10 @@ def _benchmarks(settings: Iterable[Setting]) -> dict[Setting, str]:
 def size_of_level(level: str) -> tuple[bool, float]:
     """To order levels by: percentages first, then numbers of images or classes."""
     return " " in level, float(level.split()[0])
+
+
+def level_text(level: str) -> str:
+    return level if " " in level else f"{level} %"
 
 
 def _within(part: Subset | GridCell, cell: GridCell) -> bool:

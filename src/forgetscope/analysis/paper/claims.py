@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.exhibits import MODEL, PAPER_ORDER, THREE
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS
-from forgetscope.analysis.inputs.samples import Collected, Name, Sample, Subset
+from forgetscope.analysis.inputs.samples import Collected, Name, Sample, Subset, level_text
 from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
-from forgetscope.analysis.paper.contrasts import (
+from forgetscope.analysis.paper.comparisons import (
     between_levels,
     between_samples,
     between_steps,
@@ -30,9 +30,9 @@ from forgetscope.analysis.paper.contrasts import (
 from forgetscope.analysis.paper.joint_model import WALD, JointModels
 from forgetscope.analysis.paper.tables import matching, records
 from forgetscope.analysis.paper.verdicts import Answer, Verdict, above, below, near
-from forgetscope.analysis.statistics.differences import welch
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, mean_estimate
 from forgetscope.analysis.statistics.pooling import mean_of
+from forgetscope.analysis.statistics.t_tests import welch
 
 Values = NDArray[np.float64]
 
@@ -190,7 +190,7 @@ def _trends(sample: Sample, subset: Subset) -> Iterator[Answer]:
             values = on_its_scale(sample, name)
             pair = levels[more], levels[less]
             found = between_levels(sample, subset, factor, pair, values).estimate
-            unit = f"{pair[0]} % against {pair[1]} %" + (", in z" if name[1].startswith("rho") else "")
+            unit = f"{level_text(pair[0])} against {level_text(pair[1])}" + (", in z" if name[1].startswith("rho") else "")
             yield Answer(claim, sample, str(subset), unit, found, above(found))
 
     low, high = 0, -1
@@ -303,8 +303,8 @@ def _effects(collection: Collected, tables: Mapping[str, pd.DataFrame]) -> Itera
     for label, claim in asked.items():
         for sample in collection.samples:
             for number in sample.numbers:
-                where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number), "response": "rho"}
-                rows = {row["factor"]: row for row in records(matching(tables[label], **where))}
+                found = matching(tables[label], **sample.where(Subset(number)), response="rho")
+                rows = {row["factor"]: row for row in records(found)}
                 if not rows or any(math.isnan(row["eta2p"]) for row in rows.values()):
                     continue
                 retention, increment = rows["rehearsal"], rows["classes"]
@@ -339,7 +339,7 @@ def _controlled(collection: Collected) -> Iterator[Answer]:
     for runs in collection.reruns:
         rho, counts = runs.correlations()
         cell = runs.cell
-        where = f"{cell.step} ({cell.retention} %, {cell.increment} %)"
+        where = f"{cell.step} ({level_text(cell.retention)}, {level_text(cell.increment)})"
         sample = samples[runs.benchmark, runs.policy]
         mean = mean_of("rho", rho, counts)
         yield Answer("With other new classes, SIC of a class rises with NIC", sample, where, "rho", mean, above(mean))

@@ -95,17 +95,8 @@ def over_time(collection: Collected, joint: JointModels, read: Callable[[str], V
                 continue
             ranked = np.concatenate([ranked for ranked, _ in known])
             rho, mae = (np.concatenate([course[i] for _, course in known], axis=1).T for i in (0, 1))  # [S, probes]
-            pooled = means_along(rho, ranked)
-            shares = np.arange(rho.shape[1]) / max(1, rho.shape[1] - 1)
-            rows += [
-                {
-                    **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(subset)},
-                    **{"quantity": MODEL, "statistic": "rho", "probes": probe + 1, "share": shares[probe]},
-                    **{name: values[probe] for name, values in pooled.items()},
-                    "mae": float(np.nanmean(mae[:, probe])),
-                }
-                for probe in range(rho.shape[1])
-            ]
+            curve = _curve(sample.where(subset), MODEL, "rho", rho, ranked)
+            rows += [row | {"mae": error} for row, error in zip(curve, np.nanmean(mae, axis=0).tolist(), strict=True)]
     return pd.DataFrame(rows, columns=[*COURSE, "mae"])
 
 
@@ -119,7 +110,7 @@ def swarms(sample: Sample, step: int) -> Iterator[tuple[GridCell, list[int]]]:
 
 def _swarms(sample: Sample, step: int) -> Iterator[Row]:
     for cell, drawn in swarms(sample, step):
-        where = _where(sample.benchmark, sample.policy, step, cell.retention, cell.increment)
+        where = sample.where(cell)
         for swarm, i in enumerate(drawn, start=1):
             measured = sample.steps[i]
             for class_id, fg in zip(measured.class_ids.tolist(), measured.forgetting.tolist(), strict=True):
@@ -137,26 +128,22 @@ def _course_of(sample: Sample, subset: Subset) -> Iterator[Row]:
     if not len(chosen):
         return
     courses = np.stack([sample.steps[i].course for i in chosen])  # [S, probes, associations]
-    probes = courses.shape[1]
-    shares = np.arange(probes) / max(1, probes - 1)
-    ranked = sample.ranked[chosen]
     for i, asked in enumerate(ASSOCIATIONS):
-        pooled = means_along(courses[:, :, i].astype(np.float64), ranked)
-        for probe in range(probes):
-            yield {
-                **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(subset)},
-                **{"quantity": asked.quantity, "statistic": asked.statistic, "probes": probe + 1, "share": shares[probe]},
-                **{name: values[probe] for name, values in pooled.items()},
-            }
+        strengths = courses[:, :, i].astype(np.float64)
+        yield from _curve(sample.where(subset), asked.quantity, asked.statistic, strengths, sample.ranked[chosen])
+
+
+def _curve(where: Row, quantity: str, statistic: str, strengths: Values, ranked: NDArray[np.int64]) -> Iterator[Row]:
+    """Means of correlations [S, probes], a row per probe."""
+    pooled, probes = means_along(strengths, ranked), strengths.shape[1]
+    for probe, share in enumerate(np.arange(probes) / max(1, probes - 1)):
+        numbers = {name: values[probe] for name, values in pooled.items()}
+        yield {**where, "quantity": quantity, "statistic": statistic, "probes": probe + 1, "share": share, **numbers}
 
 
 def _control(collection: Collected) -> Iterator[Row]:
     for runs in collection.reruns:
         rho, counts = runs.correlations()
-        where = _where(runs.benchmark, runs.policy, runs.cell.step, runs.cell.retention, runs.cell.increment)
+        where = {"benchmark": runs.benchmark, "policy": runs.policy, **runs.cell.keys}
         for class_id, value, n in zip(runs.runs[0].class_ids.tolist(), rho.tolist(), counts.tolist(), strict=True):
             yield where | {"class_id": class_id, "rho": value, "runs": n}
-
-
-def _where(benchmark: str, policy: str, step: int, retention: str, increment: str) -> Row:
-    return dict(zip(SWARM[:5], (benchmark, policy, str(step), retention, increment), strict=True))

@@ -14,7 +14,7 @@ from forgetscope.analysis.inputs.cache import Arrays, Cache, content_of
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
 from forgetscope.analysis.inputs.samples import GridCell, Sample
 from forgetscope.analysis.statistics.estimates import Estimate
-from forgetscope.analysis.statistics.mixed_models import fit, leave_one_out, moments
+from forgetscope.analysis.statistics.mixed_models import fit, group_sums, leave_one_out
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.threads import available_cores
 
@@ -22,6 +22,7 @@ Values = NDArray[np.float64]
 
 PROBES = 32  # fitted at a time
 WALD = 1.959964  # standard errors to either side of a 95 % interval
+FITTED = tuple((name, statistic) for name in (MODEL, "SIC_model") for statistic in ("rho", "mae"))  # values of a step
 FEWEST = 3  # steps of a partition: with one left out, two are the least that show a variance between steps
 
 
@@ -39,9 +40,7 @@ class JointModels:
         waiting = [sample for sample in samples if (sample.benchmark, sample.policy) not in self.held_out]
         cells = [(sample, cell) for sample in waiting for step in sample.numbers for cell in sample.partitions(step)]
         for sample in waiting:
-            for name in (MODEL, "SIC_model"):
-                for statistic in ("rho", "mae"):
-                    sample.values[name, statistic] = np.full(len(sample.steps), np.nan)
+            sample.values |= {name: np.full(len(sample.steps), np.nan) for name in FITTED}
             self.held_out[sample.benchmark, sample.policy] = [np.full((0, len(s.ranked)), np.nan) for s in sample.steps]
         with ThreadPoolExecutor(available_cores()) as pool:  # partitions with many steps are long stretches without the lock
             fits = pool.map(lambda place: self._fitted(_steps(*place)), cells)
@@ -72,9 +71,8 @@ class JointModels:
 
     def _add(self, sample: Sample, cell: GridCell, found: Arrays) -> None:
         positions = np.flatnonzero(sample.mask(cell))
-        for name in (MODEL, "SIC_model"):
-            for statistic in ("rho", "mae"):
-                sample.values[name, statistic][positions] = found[f"{name} {statistic}"]
+        for name in FITTED:
+            sample.values[name][positions] = found[" ".join(name)]
         held_out = self.held_out[sample.benchmark, sample.policy]
         for group, position in enumerate(positions):
             held_out[position] = found["predictions"][:, group, : len(sample.steps[position].ranked)].astype(np.float64)
@@ -104,7 +102,7 @@ def _fit(x: Values, y: Values) -> Arrays:
     """The last share is all of training; the others are only predicted from."""
     predictions = leave_one_out(x, y).predictions
     alone = leave_one_out(x[-1, :, :, :1], y).predictions
-    whole = fit(moments(x[-1], y))
+    whole = fit(group_sums(x[-1], y))
     scale = whole.standardised / np.where(whole.fixed[1:] == 0, np.nan, whole.fixed[1:])
     errors = np.abs(scale) * np.sqrt(np.diagonal(whole.fixed_covariance)[1:])
     found: Arrays = {"predictions": predictions, "weights": whole.standardised, "weight errors": errors}

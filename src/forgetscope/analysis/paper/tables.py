@@ -116,15 +116,10 @@ class Tabulation:
         for runs in self.collection.reruns:
             rho, counts = runs.correlations()
             mean, known = mean_of("rho", rho, counts), rho[~np.isnan(rho)]
-            left_out = Omitted(diverged=runs.missing, no_value=len(rho) - len(known))
-            yield _keys(runs.benchmark, runs.cell, column) | {
-                "mean": mean.value,
-                "sd": spread_of(known),
-                "n": len(known),
-                "policy": runs.policy,
-                "simulated": runs.simulated,
-                **asdict(left_out),
-            }
+            numbers = {"mean": mean.value, "sd": spread_of(known), "n": len(known)}
+            left_out = asdict(Omitted(diverged=runs.missing, no_value=len(rho) - len(known)))
+            about = {"policy": runs.policy, "simulated": runs.simulated}
+            yield _keys(runs.benchmark, runs.cell, column) | numbers | about | left_out
 
 
 def tidy(label: str, rows: Iterable[Row]) -> pd.DataFrame:
@@ -165,7 +160,4 @@ def _row(sample: Sample, part: Subset | GridCell, column: Column, n: int, **numb
 
 
 def _keys(benchmark: str, part: Subset | GridCell, column: Column) -> Row:
-    where = {"subset": str(part), "rehearsal_pct": "", "class_pct": ""}
-    if isinstance(part, GridCell):
-        where = {"subset": str(part.step), "rehearsal_pct": part.retention, "class_pct": part.increment}
-    return {"benchmark": benchmark, **where, "quantity": column.quantity, "statistic": column.statistic}
+    return {"benchmark": benchmark, **part.keys, "quantity": column.quantity, "statistic": column.statistic}

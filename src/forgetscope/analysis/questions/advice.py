@@ -49,7 +49,8 @@ def left_out(collection: Collected) -> pd.DataFrame:
             probes = {len(sample.steps[i].course) for i in np.flatnonzero(mask)}
             rows.append(
                 {
-                    **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number), "steps": int(mask.sum())},
+                    **sample.where(Subset(number)),
+                    "steps": int(mask.sum()),
                     **vars(sample.omitted(Subset(number), ranked)),
                     **{"probes": ", ".join(map(str, sorted(probes))), "simulated": sample.simulated is not None},
                 }
@@ -107,8 +108,8 @@ def _sizes(sample: Sample, cell: GridCell) -> Iterator[Row]:
         estimate = mean_estimate(values)
         for wanted in HALF_WIDTHS:
             yield {
-                **{"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(cell.step)},
-                **{"rehearsal_pct": cell.retention, "class_pct": cell.increment, "quantity": name[0], "statistic": name[1]},
+                **sample.where(cell),
+                **{"quantity": name[0], "statistic": name[1]},
                 **{"n": estimate.n, "half_width": (estimate.high - estimate.low) / 2, "wanted_half_width": wanted},
                 **{"scale": "z" if correlation else "value", "needed_n": needed_samples(values, wanted)},
                 "simulated": sample.simulated is not None,

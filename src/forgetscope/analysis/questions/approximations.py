@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from forgetscope.analysis.statistics.differences import Difference, paired_correlations
+from forgetscope.analysis.experiments import MEASURES
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate, spearman
+from forgetscope.analysis.statistics.t_tests import Difference, paired_correlations
 from forgetscope.errors import StoreError
 from forgetscope.spec import BESIDE_THE_PROBES
 from forgetscope.store import (
@@ -32,7 +33,6 @@ from forgetscope.store import (
 
 Values = NDArray[np.float64]
 
-NAMES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC"}
 COUNTS = (2, 3, 5, 10, 20)  # probes of a thinned sum
 
 
@@ -152,7 +152,7 @@ def _contrasts(group: Sequence[_Step]) -> Iterator[Contrast]:
                 [spearman(pair[side], step.forgetting) for pair, step in zip(both, steps, strict=True)] for side in (0, 1)
             )
             yield Contrast(
-                coefficient=NAMES[coefficient],
+                coefficient=MEASURES[coefficient],
                 form=form,
                 steps=len(steps),
                 usual=correlation_estimate(usual, ranked),
@@ -186,7 +186,7 @@ def _thinnings(group: Sequence[_Step]) -> Iterator[Thinning]:
             rho = [spearman(terms.sum(axis=0), step.forgetting) for terms, step in zip(chosen, steps, strict=True)]
             pairs = [(some.mean(axis=0), terms.mean(axis=0)) for some, terms in zip(chosen, every, strict=True)]
             yield Thinning(
-                coefficient=NAMES[coefficient],
+                coefficient=MEASURES[coefficient],
                 spacing=spacing,
                 probes=mean_estimate([len(some) for some in chosen]),
                 agreement=correlation_estimate([spearman(*pair) for pair in pairs], ranked),

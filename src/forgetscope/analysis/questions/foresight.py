@@ -103,8 +103,7 @@ def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModel
     if k >= classes:
         return
     hits = most_forgotten(step.ranked, k)
-    where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(cell.step)}
-    where |= {"rehearsal_pct": cell.retention, "class_pct": cell.increment, "swarm": str(swarm), "step_id": step.facts.id}
+    where = {**sample.where(cell), "swarm": str(swarm), "step_id": step.facts.id}
     probes = sample.probes(cell.step)
     for position, share in seen_shares(probes).items():
         score = scores[position]
@@ -182,5 +181,4 @@ def _calibrated(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[
 
 
 def _where(sample: Sample, subset: Subset) -> Row:
-    simulated = sample.simulated is not None
-    return {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(subset), "simulated": simulated}
+    return {**sample.where(subset), "simulated": sample.simulated is not None}

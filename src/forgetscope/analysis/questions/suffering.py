@@ -39,14 +39,8 @@ def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[dict[st
         step = sample.steps[i]
         for id, forgetting in zip(step.class_ids.tolist(), step.forgetting.tolist(), strict=True):
             values.setdefault(id, []).append(forgetting)
-    where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(number)}
     found = [(id, mean_estimate(forgetting)) for id, forgetting in values.items()]
-    return [
-        {
-            **where,
-            **{"class_id": id, "class_name": names[id]},
-            **{"mean": estimate.value, "mean_lo": estimate.low, "mean_hi": estimate.high, "n": estimate.n},
-            "simulated": sample.simulated is not None,
-        }
-        for id, estimate in sorted(found, key=lambda pair: (-pair[1].value if pair[1].n else np.inf, pair[0]))
-    ]
+    found.sort(key=lambda pair: (-pair[1].value if pair[1].n else np.inf, pair[0]))
+    where, simulated = sample.where(Subset(number)).values(), sample.simulated is not None
+    rows = [(*where, id, names[id], mean.value, mean.low, mean.high, mean.n, simulated) for id, mean in found]
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]

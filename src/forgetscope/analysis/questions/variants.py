@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.analysis.questions.policies import planned_experiments
-from forgetscope.analysis.statistics.differences import Difference, paired, paired_correlations
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.t_tests import Difference, paired, paired_correlations
 from forgetscope.store import Store
 
 FORGETTING = {

@@ -1,6 +1,6 @@
 """Statistics on plain arrays: nothing here knows a store, a class or a paper.
 
 Begin with `estimates` (a value with its interval) and `rank_correlation` (Spearman and partial). `pooling` means over steps in
-Fisher's z, `differences` are tests of two samples, `bootstrap` is BCa, `anova` the two-way one, `mixed_models` with
+Fisher's z, `t_tests` compares two samples, `bootstrap` is BCa, `anova` the two-way one, `mixed_models` with
 `restricted_likelihood` beneath, and `detection` how well a score finds what it should.
 """

@@ -53,7 +53,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 def mean_estimate(values: ArrayLike) -> Estimate:
     """Plain mean with a Student t interval; NaN values are left out."""
-    known = _known(values)
+    known = known_values(values)
     value = float(known.mean()) if len(known) else math.nan
     margin = _margin(known)
     return Estimate(value, value - margin, value + margin, len(known))
@@ -92,7 +92,7 @@ def sd_estimates(
     """Population standard deviations (ddof 0) with BCa intervals; NaN values are left out.
 
     All samples at once, as those of equal size share their resamples: a hundred cost little more than one."""
-    known = [_known(sample) for sample in samples]
+    known = [known_values(sample) for sample in samples]
     ends = np.full((len(known), 2), np.nan)
     alike: dict[int, list[int]] = {}
     for i, sample in enumerate(known):
@@ -109,17 +109,12 @@ def sd_estimates(
     ]
 
 
-def sd_estimate(values: ArrayLike, *, resamples: int = bootstrap.RESAMPLES, seed: int = 0) -> Estimate:
-    """One of `sd_estimates`."""
-    return sd_estimates([values], resamples=resamples, seed=seed)[0]
-
-
 def needed_samples(values: ArrayLike, half_width: float) -> int | None:
     """The least n for which the t interval of a mean is expected to reach no further than `half_width` to either side.
 
     Judged by the sample standard deviation of these values; None if there are fewer than two. For correlations give z values
     and a half-width in z: near rho it is about (half-width in rho) / (1 - rho²)."""
-    known = _known(values)
+    known = known_values(values)
     if len(known) < 2:
         return None
     if not half_width > 0:
@@ -146,6 +141,7 @@ def t_quantile(freedom: float) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
-def _known(values: ArrayLike) -> NDArray[np.float64]:
+def known_values(values: ArrayLike) -> NDArray[np.float64]:
+    """Without those that are NaN."""
     array = np.asarray(values, np.float64)
     return array[~np.isnan(array)]

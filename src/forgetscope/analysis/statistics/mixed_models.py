@@ -1,4 +1,4 @@
-"""Linear mixed models from sufficient statistics: y ~ 1 + x with a random intercept and random slopes per group.
+"""Linear mixed models from sufficient sums: y ~ 1 + x with a random intercept and random slopes per group.
 
 For group i with rows (1, x) = X_i the model is y_i = X_i (beta + b_i) + e_i, b_i ~ N(0, sigma² Psi), e_i ~ N(0, sigma² I), with
 an unstructured Psi, fitted by restricted maximum likelihood. X'X, X'y, y'y and n of each group say all that the likelihood
@@ -19,6 +19,7 @@ from forgetscope.errors import InputError
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Indices = NDArray[np.int64]
 
 ALIASED = 1e-10  # share of a predictor's variance that is left beside those before it and counts as none
 EXACT = 1e-13  # share of the response's sum of squares that counts as no residual
@@ -27,7 +28,7 @@ STARTS = (1.0, 10.0, 0.2)  # sizes of random effects, in units of how well a gro
 
 
 @dataclass(frozen=True)
-class Moments:
+class GroupSums:
     """Sufficient statistics of every group, of predictors and response in units of `location` and `scale`."""
 
     xx: Array  # [..., groups, p, p], p = 1 + predictors; the first column of X is 1
@@ -41,9 +42,9 @@ class Moments:
         """[..., groups]: rows of each group."""
         return self.xx[..., 0, 0]
 
-    def __getitem__(self, index: object) -> Moments:
+    def __getitem__(self, index: object) -> GroupSums:
         """Some of the problems."""
-        return Moments(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return GroupSums(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def spread(self, weights: ArrayLike = 1.0) -> Array:
         """[..., p]: standard deviations (ddof 0) of the predictors, then of the response, over the rows of weighted groups."""
@@ -57,7 +58,7 @@ class Moments:
         return spread
 
 
-def moments(x: ArrayLike, y: ArrayLike) -> Moments:
+def group_sums(x: ArrayLike, y: ArrayLike) -> GroupSums:
     """Of x [..., groups, rows, predictors] and y [..., groups, rows]; only rows without NaN count, so groups can be padded."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.ndim < 3 or x.shape[-3:-1] != y.shape[-2:]:
@@ -78,7 +79,7 @@ def moments(x: ArrayLike, y: ArrayLike) -> Moments:
     rows = np.concatenate([known, rows / scale[..., None, None, :]], axis=-1)
     products = np.swapaxes(rows, -1, -2) @ rows
     scale = np.where(np.isfinite(scale), scale, 1.0)
-    return Moments(products[..., :-1, :-1], products[..., :-1, -1], products[..., -1, -1], location, scale)
+    return GroupSums(products[..., :-1, :-1], products[..., :-1, -1], products[..., -1, -1], location, scale)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class MixedFit:
     used: Flags  # [..., p]
     converged: Flags  # [...]: no step, within the boundary or away from it, promises more likelihood
     boundary: Flags  # [...]: the covariance of the random effects is singular, a solution like any other
-    iterations: NDArray[np.int64]  # [...]
+    iterations: Indices  # [...]
 
     def __getitem__(self, index: object) -> MixedFit:
         """Some of the problems."""
@@ -110,17 +111,17 @@ class MixedFit:
         return self.fixed[..., :1] + slopes
 
 
-def fit(statistics: Moments, weights: ArrayLike | None = None, near: MixedFit | None = None) -> MixedFit:
+def fit(sums: GroupSums, weights: ArrayLike | None = None, near: MixedFit | None = None) -> MixedFit:
     """Restricted maximum likelihood for every problem, the best of several starts.
 
-    weights: [..., groups], 0 for a group that is left out, else 1; leading dimensions broadcast with those of the statistics.
+    weights: [..., groups], 0 for a group that is left out, else 1; leading dimensions broadcast with those of the sums.
     near: fits of similar problems, [...]; the search then starts from their covariances, elsewhere only if that fails."""
-    own, count = statistics.yy.shape[:-1], statistics.yy.shape[-1]
+    own, count = sums.yy.shape[:-1], sums.yy.shape[-1]
     w = np.ones(count) if weights is None else np.asarray(weights, np.float64)
     lead = np.broadcast_shapes(own, w.shape[:-1])
     problems = np.broadcast_to(np.arange(math.prod(own)).reshape(own), lead).ravel()
     w = np.broadcast_to(w, (*lead, count)).reshape(-1, count)
-    flat = Moments(**{f.name: (a := getattr(statistics, f.name)).reshape(-1, *a.shape[len(own) :]) for f in fields(statistics)})
+    flat = GroupSums(**{f.name: (a := getattr(sums, f.name)).reshape(-1, *a.shape[len(own) :]) for f in fields(sums)})
     p = flat.xy.shape[-1]
     relative = np.full((len(w), p, p), np.nan)
     if near is not None:
@@ -135,23 +136,23 @@ def fit(statistics: Moments, weights: ArrayLike | None = None, near: MixedFit | 
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class HeldOut:
     """Every step predicted from the others of its partition."""
 
     predictions: Array  # [..., groups, rows]: by the fixed effects; NaN where a predictor is unknown
     fits: MixedFit  # [..., groups]: without the group
 
 
-def leave_one_out(x: ArrayLike, y: ArrayLike) -> LeftOut:
+def leave_one_out(x: ArrayLike, y: ArrayLike) -> HeldOut:
     """For x [..., groups, rows, predictors] and y [..., groups, rows]: each group's rows by a fit to the other groups.
 
     A row whose response is unknown is predicted too; it takes no part in any fit."""
     x = np.asarray(x, np.float64)
-    statistics = moments(x, y)
-    whole = fit(statistics)
+    sums = group_sums(x, y)
+    whole = fit(sums)
     once_per_group = (*(slice(None) for _ in whole.sigma2.shape), None)
-    fits = fit(statistics[once_per_group], 1.0 - np.eye(statistics.yy.shape[-1]), near=whole[once_per_group])
-    return LeftOut(fits.predict(x), fits)
+    fits = fit(sums[once_per_group], 1.0 - np.eye(sums.yy.shape[-1]), near=whole[once_per_group])
+    return HeldOut(fits.predict(x), fits)
 
 
 def _nothing(count: int, p: int) -> MixedFit:
@@ -172,7 +173,7 @@ def _nothing(count: int, p: int) -> MixedFit:
     )
 
 
-def _fit_part(result: MixedFit, flat: Moments, w: Array, problems: NDArray[np.int64], relative: Array) -> None:
+def _fit_part(result: MixedFit, flat: GroupSums, w: Array, problems: Indices, relative: Array) -> None:
     """Fit problems with the same distinguishable predictors together, and write into `result`."""
     total = np.einsum("bg,bgij->bij", w, flat.xx[problems])
     used = _not_aliased(total)
@@ -201,7 +202,7 @@ def _not_aliased(total: Array) -> Flags:
     return used
 
 
-def _fit_columns(flat: Moments, w: Array, problems: NDArray[np.int64], relative: Array, columns: NDArray[np.int64]) -> MixedFit:
+def _fit_columns(flat: GroupSums, w: Array, problems: Indices, relative: Array, columns: Indices) -> MixedFit:
     """Fit some columns of X, in units in which the average X'X of a problem's groups is the identity."""
     own, which = np.unique(problems, return_inverse=True)
     q = len(columns)
@@ -254,7 +255,7 @@ def _fit_columns(flat: Moments, w: Array, problems: NDArray[np.int64], relative:
     return found
 
 
-def _from_standard(location: Array, scale: Array, columns: NDArray[np.int64]) -> Array:
+def _from_standard(location: Array, scale: Array, columns: Indices) -> Array:
     """[batch, q, q]: effects of standardised predictors to effects of the predictors as they are."""
     q, predictors = len(columns), columns[1:] - 1
     out = np.zeros((len(location), q, q))

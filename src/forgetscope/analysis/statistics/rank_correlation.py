@@ -52,7 +52,11 @@ def rank_correlations(*variables: ArrayLike) -> Array:
 def spearman(x: ArrayLike, y: ArrayLike) -> Array:
     """[...]: rank correlation of x and y, both [..., classes], over the pairs in which both are known.
 
-    NaN below three pairs, and where one of the two is constant."""
+    NaN below three pairs, and where one of the two is constant.
+
+    >>> float(spearman([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 40.0, 30.0]).round(2))
+    0.8
+    """
     correlation: Array = rank_correlations(x, y)[..., 0, 1]
     return correlation
 

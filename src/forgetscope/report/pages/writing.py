@@ -23,7 +23,13 @@ def write_report(
     *,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Path:
-    """Write the page of an experiment, or of an analysis of a whole store: one HTML file that needs nothing else."""
+    """Write the page of an experiment, or of an analysis of a whole store: one HTML file that needs nothing else.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> fs.write_report(result, "report.html").name
+    'report.html'
+    """
     path = Path(path)
     refuse_foreign_file(path, PAGE, "page")
     if not isinstance(shown, Experiment | Analysis):

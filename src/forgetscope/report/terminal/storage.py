@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
-from forgetscope.housekeeping.collection import Freeable
+from forgetscope.housekeeping.freeing import Freeable
 from forgetscope.housekeeping.inventory import Folder, Inventory
 from forgetscope.housekeeping.verification import Verification
 from forgetscope.report.terminal.tables import make_table, plain, titled

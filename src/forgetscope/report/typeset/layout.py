@@ -161,7 +161,7 @@ def _distinct(frame: pd.DataFrame, first: str, second: str) -> list[tuple[str, s
 def _share(notation: Notation, level: str, what: str = "") -> str:
     if level == POOLED:
         return notation.strong("Pooled")
-    return notation.text(share_text(level) + what)
+    return notation.text(share_text(level).removesuffix(what) + what)
 
 
 def _name(notation: Notation, quantity: str, statistic: str) -> str:

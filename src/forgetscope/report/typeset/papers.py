@@ -43,7 +43,13 @@ def write_paper(
     """Write the figures, and all but for `png` also the headline and the tables. The same results give the same bytes.
 
     pdf: a file. latex: a folder whose `report.tex` compiles with pdflatex. png: a folder of PNG and SVG files. width: of the
-    figures in inches, for `latex` and `png`; 3.5 fits one column of most papers, 7.16 both."""
+    figures in inches, for `latex` and `png`; 3.5 fits one column of most papers, 7.16 both.
+
+    >>> import forgetscope as fs
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
+    >>> fs.write_paper(fs.analyse("results", resamples=10), "figures", "png").name
+    'figures'
+    """
     path = Path(path)
     refuse_foreign(path, format)
     found = drawings(analysis)

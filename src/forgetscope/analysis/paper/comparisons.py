@@ -14,9 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.exhibits import MODEL
-from forgetscope.analysis.inputs.samples import Collected, Mask, Name, Sample, Subset
-from forgetscope.analysis.statistics.differences import Difference, paired, welch
+from forgetscope.analysis.inputs.samples import Collected, GridCell, Mask, Name, Sample, Subset
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z
+from forgetscope.analysis.statistics.t_tests import Difference, paired, welch
 
 Values = NDArray[np.float64]
 Row = dict[str, Any]
@@ -136,16 +136,15 @@ def _pairs(collection: Collected) -> Iterator[Row]:
             for step in sample.numbers:
                 for increment in sample.increments(step):
                     for low, high in combinations(sample.retentions(step), 2):
-                        where = {"rehearsal_pct": f"{high} against {low}", "class_pct": increment, "subset": str(step)}
-                        parts = [_by_root(sample, step, level, increment) for level in (high, low)]
+                        parts = [_by_root(sample, GridCell(step, level, increment)) for level in (high, low)]
+                        where = GridCell(step, f"{high} against {low}", increment).keys
                         yield from _paired_rows("retentions", sample, sample, parts, where)
     for one, other in combinations(collection.samples, 2):
         if one.benchmark == other.benchmark:
             for step in one.numbers:
                 for cell in one.partitions(step):
-                    where = {"rehearsal_pct": cell.retention, "class_pct": cell.increment, "subset": str(step)}
-                    parts = [_by_root(s, step, cell.retention, cell.increment) for s in (other, one)]
-                    yield from _paired_rows("policies", other, one, parts, where)
+                    parts = [_by_root(sample, cell) for sample in (other, one)]
+                    yield from _paired_rows("policies", other, one, parts, cell.keys)
 
 
 def _paired_rows(comparison: str, sample: Sample, against: Sample, parts: list[dict[str, int]], where: Row) -> Iterator[Row]:
@@ -160,9 +159,8 @@ def _paired_rows(comparison: str, sample: Sample, against: Sample, parts: list[d
         yield row | names | where
 
 
-def _by_root(sample: Sample, step: int, retention: str, increment: str) -> dict[str, int]:
-    found = zip(sample.root, sample.number, sample.retention, sample.increment, strict=True)
-    return {root: i for i, (root, n, r, c) in enumerate(found) if (n, r, c) == (step, retention, increment)}
+def _by_root(sample: Sample, cell: GridCell) -> dict[str, int]:
+    return {sample.root[i]: int(i) for i in np.flatnonzero(sample.mask(cell))}
 
 
 def _paired(sample: Sample, earlier: Subset, later: Subset, name: Name) -> Difference:

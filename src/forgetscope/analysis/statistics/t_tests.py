@@ -1,18 +1,16 @@
-"""Differences between two sets of measurements: independent (Welch) or in pairs; correlations are compared in Fisher's z."""
+"""Student's t tests of two sets of measurements: independent (Welch) or in pairs; correlations are compared in Fisher's z."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import stdtr
 
-from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, t_quantile
+from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, known_values, t_quantile
 from forgetscope.errors import InputError
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Difference:
 
 def welch(first: ArrayLike, second: ArrayLike) -> Difference:
     """Of two independent samples that may differ in variance; NaN values are left out."""
-    a, b = _known(first), _known(second)
+    a, b = known_values(first), known_values(second)
     if len(a) < 2 or len(b) < 2:
         return _unknown(a.mean() - b.mean() if len(a) and len(b) else math.nan, len(a) + len(b))
     parts = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
@@ -46,7 +44,7 @@ def paired(first: ArrayLike, second: ArrayLike) -> Difference:
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if a.shape != b.shape:
         raise InputError(f"Pairs need as many values on both sides; there are {a.size} and {b.size}.")
-    change = _known(a - b)
+    change = known_values(a - b)
     n = len(change)
     error = float(change.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
     if not error > 0:
@@ -54,14 +52,9 @@ def paired(first: ArrayLike, second: ArrayLike) -> Difference:
     return _difference(float(change.mean()), error, n - 1, n)
 
 
-def welch_correlations(first: ArrayLike, first_classes: ArrayLike, second: ArrayLike, second_classes: ArrayLike) -> Difference:
-    """`welch` in Fisher's z; classes: how many classes each correlation ranks, for clipping."""
-    return _in_z(welch(fisher_z(first, first_classes), fisher_z(second, second_classes)))
-
-
 def paired_correlations(first: ArrayLike, second: ArrayLike, classes: ArrayLike) -> Difference:
-    """`paired` in Fisher's z."""
-    return _in_z(paired(fisher_z(first, classes), fisher_z(second, classes)))
+    """`paired` in Fisher's z; classes: how many classes each correlation ranks, for clipping."""
+    return replace(paired(fisher_z(first, classes), fisher_z(second, classes)), scale="z")
 
 
 def _difference(value: float, error: float, df: float, n: int) -> Difference:
@@ -72,12 +65,3 @@ def _difference(value: float, error: float, df: float, n: int) -> Difference:
 
 def _unknown(value: float, n: int) -> Difference:
     return Difference(Estimate(float(value), math.nan, math.nan, n), math.nan, math.nan, math.nan)
-
-
-def _in_z(found: Difference) -> Difference:
-    return Difference(found.estimate, found.t, found.df, found.p, "z")
-
-
-def _known(values: ArrayLike) -> Array:
-    array = np.asarray(values, np.float64)
-    return array[~np.isnan(array)]

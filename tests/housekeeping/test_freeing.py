@@ -9,8 +9,8 @@ import pytest
 
 from forgetscope.errors import StateFreed, WriteError
 from forgetscope.files import locked, write_durably
-from forgetscope.housekeeping import collection
-from forgetscope.housekeeping.collection import Freeable, free, freeable
+from forgetscope.housekeeping import freeing
+from forgetscope.housekeeping.freeing import Freeable, free, freeable
 from forgetscope.housekeeping.inventory import take_inventory
 from forgetscope.store import FREED, STATE, Store
 
@@ -60,7 +60,7 @@ def test_a_crash_on_the_way_leaves_the_state_or_its_marker(
 
     (item,) = freeable(store)
     with monkeypatch.context() as patch:
-        patch.setattr(os if call == "unlink" else collection, call, crash)
+        patch.setattr(os if call == "unlink" else freeing, call, crash)
         with pytest.raises(KeyboardInterrupt):
             free(store, item)
     step = store.step(chain[2])
@@ -72,7 +72,7 @@ def test_a_crash_on_the_way_leaves_the_state_or_its_marker(
 
 def test_the_marker_is_on_disk_before_the_state_goes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    for module, name in ((collection, "replace_durably"), (collection, "sync_folder"), (os, "unlink")):
+    for module, name in ((freeing, "replace_durably"), (freeing, "sync_folder"), (os, "unlink")):
         real = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, name=name, real=real: (calls.append(name), real(*a))[1])
     (item,) = freeable(store)
