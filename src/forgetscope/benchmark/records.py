@@ -28,7 +28,7 @@ from forgetscope.errors import DamagedPlan
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
 from forgetscope.foreign import Count, Id, Text, first_problem, strict_json
 from forgetscope.store import Store, TellLeftOut
-from forgetscope.store.stepfiles import PLAN_BYTES, STEPS, Simulated
+from forgetscope.store.stepfiles import PLAN_BYTES, STEPS, SimulationMark
 
 SCHEMA = 1
 PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")
@@ -159,7 +159,7 @@ class _Recorded(_Checked):
     vary: list[Text] | None = None
     pairs: Count | None = None
     runs: Count | None = None
-    simulated: Simulated | None = None
+    simulated: SimulationMark | None = None
 
 
 @dataclass(frozen=True)

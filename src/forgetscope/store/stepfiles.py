@@ -42,7 +42,7 @@ class _DataRecord(StrictRecord):
     classes: Annotated[int, Field(ge=1, lt=2**31)] | None = None  # of the whole data set; not in older records
 
 
-class Simulated(StrictRecord):
+class SimulationMark(StrictRecord):
     """What marks a step, and a plan, of which nothing was trained."""
 
     seed: int
@@ -63,7 +63,7 @@ class _Record(StrictRecord):
     history: list[dict[Text, float | None]]
     committed: Text
     divergence: dict[Text, _Scalar] | None = None
-    simulated: Simulated | None = None
+    simulated: SimulationMark | None = None
     start: dict[Text, Text] = Field(default_factory=dict)
 
 
