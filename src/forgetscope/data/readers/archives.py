@@ -81,11 +81,9 @@ def _tar_files(path: Path, stream: BinaryIO, stored: int) -> Iterator[tuple[str,
             continue
         name, size = override.get("path", info.name), int(override.get("size", info.size))
         override = {}
-        _refuse_outside(path, name)
+        _refuse_strange(path, name, plain=info.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE))
         if info.type == tarfile.DIRTYPE:
             continue
-        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            raise DataError(f"{path.name} holds {name!r}, a link or device. A data set has none: do not trust this archive.")
         if size < 0:
             raise ValueError(f"{name} has {size} bytes")
         unpacked += size
@@ -131,11 +129,7 @@ def zip_members(path: Path) -> list[str]:
         members = [info for info in zip_directory(path, file) if not info.is_dir()]
         check_unpacked(path.name, sum(info.file_size for info in members), os.fstat(file.fileno()).st_size)
     for info in members:
-        _refuse_outside(path, info.filename)
-        if (info.external_attr >> 16) & 0o170000 not in (0, 0o100000):
-            raise DataError(
-                f"{path.name} holds {info.filename!r}, a link or device. A data set has none: do not trust this archive."
-            )
+        _refuse_strange(path, info.filename, plain=(info.external_attr >> 16) & 0o170000 in (0, 0o100000))
         check_limit(f"{path.name}, {info.filename}", info.file_size, "bytes", IMAGE_BYTES)
     return [info.filename for info in members]
 
@@ -173,7 +167,9 @@ def _directory_bytes(file: BinaryIO) -> int:
     return max(claim for claim in claims if claim != 2**32 - 1)  # that: the other record says it
 
 
-def _refuse_outside(path: Path, name: str) -> None:
+def _refuse_strange(path: Path, name: str, plain: bool) -> None:
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or ":" in parts.parts[0:1]:
         raise DataError(f"{path.name} holds {name!r}, which points outside of the archive. Do not trust this archive.")
+    if not plain:
+        raise DataError(f"{path.name} holds {name!r}, a link or device. A data set has none: do not trust this archive.")
