@@ -28,7 +28,8 @@ _without_locks: set[Path] = set()  # folders of which this process has said so
 def write_durably(path: Path, data: bytes) -> None:
     """Write and wait until the disk has it. A link that has this name is not followed."""
     with told(path, len(data)), open(path, "wb", opener=_no_link) as file:
-        _write(file, data)
+        file.write(data)
+        _sync(file)
 
 
 def write_soon(path: Path, data: bytes) -> None:
@@ -37,8 +38,7 @@ def write_soon(path: Path, data: bytes) -> None:
         path.write_bytes(data)
 
 
-def _write(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
+def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
 
@@ -51,42 +51,40 @@ def replace_durably(path: Path, data: bytes, *, missing_ok: bool = False) -> Non
     """Write a file so that a reader, or a crash at any instant, finds the old content or the new.
 
     missing_ok: where its folder is gone, nothing is written."""
-    with told(path, len(data)), suppress(*[FileNotFoundError] if missing_ok else []):
-        with _beside(path) as file:
-            _write(file, data)
-        sync_folder(path.parent)
+    with told(path, len(data)), suppress(*[FileNotFoundError] if missing_ok else []), _beside(path, durable=True) as file:
+        file.write(data)
 
 
 def replace_soon(path: Path, data: bytes) -> None:
     """The same, leaving it to the system when the disk gets it. Raises OSError."""
-    with _beside(path) as file:
+    with _beside(path, durable=False) as file:
         file.write(data)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write piece by piece. It takes its name, durably, when the block ends well; otherwise nothing is left of it."""
-    with told(path):
-        with _beside(path) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(path.parent)
+    with told(path), _beside(path, durable=True) as file:
+        yield file
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[BinaryIO]:
+def _beside(path: Path, durable: bool) -> Iterator[BinaryIO]:
     """A new file that takes the name when the block ends well. Until then its own name is one that nobody can foresee: in a
     folder that others can write to, a link could wait there."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file
+            if durable:
+                _sync(file)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)  # a part of a file is of no use and takes room
         raise
+    if durable:
+        sync_folder(path.parent)
 
 
 def read_regular(path: Path, limit: int) -> bytes:

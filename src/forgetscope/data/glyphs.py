@@ -129,7 +129,7 @@ def _colour(coverage: NDArray[np.float32], rng: np.random.Generator) -> NDArray[
     ink, paper = _colours(rng, n)
     blend = coverage[..., None]
     clean = blend * ink[:, None, None] + (1 - blend) * paper[:, None, None]
-    strength = rng.uniform(*NOISE, size=n)
+    strength = rng.uniform(*NOISE, size=(n,))
     noisy = clean + strength[:, None, None, None] * rng.standard_normal((n, size, size, 3))
     pixels: NDArray[np.uint8] = np.rint(255 * np.clip(noisy, 0, 1)).astype(np.uint8)
     return pixels
