@@ -161,14 +161,11 @@ def size_of(path: Path) -> int:
         if not path.is_dir() or path.is_symlink()
         else [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
     )
-    return sum(_size(file) for file in files)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except FileNotFoundError:
-        return 0
+    total = 0
+    for file in files:
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_size
+    return total
 
 
 def put_aside(path: Path, quarantine: Path, name: str) -> Path:

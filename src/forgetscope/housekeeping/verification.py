@@ -35,7 +35,7 @@ class Verification:
 
 def verify_store(store: Store, progress: Progress = lambda what, done, total: None) -> Verification:
     """Check every file of every step, every parent, every id and every snapshot."""
-    steps, snapshots = store.steps(), _snapshots(store)
+    steps, snapshots = store.steps(), sorted((store.path / "working").glob("*/snapshot-[01]"))
     sizes = {path: size_of(path) for path in (*(step.folder for step in steps), *snapshots)}
     total, done = sum(sizes.values()), 0
     strays = sorted(path for path in (store.path / "steps").iterdir() if not path.is_dir() or path.is_symlink())
@@ -156,10 +156,6 @@ def _record_problem(step: StoredStep) -> tuple[str | None, bool]:
     except StoreError as error:
         return str(error), True
     return None, False
-
-
-def _snapshots(store: Store) -> list[Path]:
-    return sorted(path for path in (store.path / "working").glob("*/snapshot-*") if path.name in ("snapshot-0", "snapshot-1"))
 
 
 def _snapshot_damage(path: Path) -> Iterator[Damage]:

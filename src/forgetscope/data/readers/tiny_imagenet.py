@@ -17,7 +17,8 @@ from forgetscope.data.readers.parquet import class_names, parquet_files, read_sp
 from forgetscope.errors import DataError
 
 ReadBytes = Callable[[str], bytes]
-ZIP_CHUNKS = 64  # each reads the archive's directory again
+CHUNK = 500  # images
+ZIP_CHUNKS = 64  # at most: each reads the archive's directory again
 
 
 def read_tiny_imagenet(path: Path) -> sources.Source:
@@ -37,7 +38,7 @@ def read_tiny_imagenet(path: Path) -> sources.Source:
         str(path),
         members,
         lambda name: sources.read_regular(root / name, TEXT_BYTES),
-        lambda names: [sources.FileChunk(tuple(root / name for name in part)) for part in sources.in_chunks(names)],
+        lambda names: sources.FileChunk(tuple(root / name for name in names)),
     )
 
 
@@ -46,7 +47,6 @@ def _read_zip(path: Path) -> sources.Source:
     prefix = next((str(PurePosixPath(name).parent) for name in names if PurePosixPath(name).name == "wnids.txt"), ".")
     prefix = "" if prefix == "." else f"{prefix}/"
     members = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    size = max(500, len(members) // ZIP_CHUNKS)
 
     def content(name: str) -> bytes:
         with sources.open_regular(path) as file, zipfile.ZipFile(file) as archive:
@@ -56,14 +56,13 @@ def _read_zip(path: Path) -> sources.Source:
         str(path),
         members,
         content,
-        lambda names: [
-            sources.ZipChunk(path, tuple(prefix + name for name in part)) for part in sources.in_chunks(names, size)
-        ],
+        lambda names: sources.ZipChunk(path, tuple(prefix + name for name in names)),
+        max(CHUNK, len(members) // ZIP_CHUNKS),
     )
 
 
 def _read_official(
-    origin: str, members: Sequence[str], content: ReadBytes, chunks: Callable[[Sequence[str]], Sequence[sources.Chunk]]
+    origin: str, members: Sequence[str], content: ReadBytes, chunk: Callable[[Sequence[str]], sources.Chunk], size: int = CHUNK
 ) -> sources.Source:
     """wnids.txt orders the classes, words.txt names them, val_annotations.txt labels the test images."""
     present = set(members)
@@ -92,12 +91,10 @@ def _read_official(
     train_labels = np.repeat(np.arange(len(wnids), dtype=np.int64), [len(names) for names in train])
     test_names, test_labels = _annotations(origin, text("val/val_annotations.txt"), label_of, present)
     names = _class_names(wnids, text("words.txt") if "words.txt" in present else "")
-    return sources.Source(
-        origin,
-        names,
-        sources.Split(train_labels, chunks([name for group in train for name in group])),
-        sources.Split(np.array(test_labels, np.int64), chunks(test_names)),
-    )
+    train_names = [name for group in train for name in group]
+    train_images, test_images = ([chunk(part) for part in sources.in_chunks(paths, size)] for paths in (train_names, test_names))
+    splits = sources.Split(train_labels, train_images), sources.Split(np.array(test_labels, np.int64), test_images)
+    return sources.Source(origin, names, *splits)
 
 
 def _annotations(origin: str, text: str, label_of: dict[str, int], present: set[str]) -> tuple[list[str], list[int]]:
