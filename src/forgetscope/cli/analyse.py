@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import echo, guarded, print_json, print_view
+from forgetscope.cli.console import echo, guarded, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
 from forgetscope.errors import SpecError
 
-PATIENCE = 2.0  # seconds before progress is shown
 DEFAULT_OUT = Path("forgetscope-analysis")
 
 
@@ -41,7 +40,6 @@ def analyse(
     Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
     from forgetscope.analysis.results import CODINGS, analyse
     from forgetscope.outputs import refuse_foreign_folder
-    from forgetscope.progress import counting
     from forgetscope.report.datafiles import write_analysis
     from forgetscope.report.document import analysis_document
     from forgetscope.report.exhibited import exhibited
@@ -53,7 +51,7 @@ def analyse(
         raise SpecError(f"--coding {coding!r} is not known.{nearest(coding, CODINGS)}")
     if table is None or out is not None:
         refuse_foreign_folder(out or DEFAULT_OUT, "--out")  # before what may take minutes
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         found = analyse(
             store,
             coding=chosen,

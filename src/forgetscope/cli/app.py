@@ -13,7 +13,7 @@ from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.approximations import approximations
-from forgetscope.cli.console import Commands, Unreadable, echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, guarded, patiently, print_json, print_view
 from forgetscope.cli.lemma import lemma
 from forgetscope.cli.options import (
     DEFAULT_STORE,
@@ -25,7 +25,7 @@ from forgetscope.cli.options import (
     StoreArgument,
     StoreOption,
     ThreadsOption,
-    overrides,
+    run_spec,
 )
 from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
 from forgetscope.cli.plans import training
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from forgetscope.analysis.experiments import Experiment
     from forgetscope.analysis.results import Analysis
 
-PATIENCE = 2.0  # seconds before a command that looks tells how far it is
 DEMO_STORE = Path("forgetscope-demo")
 
 app = typer.Typer(
@@ -85,11 +84,10 @@ def demo(
     """Watch a small network learn three groups of ten characters, and get a page that shows what it forgot."""
     import forgetscope
     from forgetscope.outputs import PAGE, refuse_foreign_file
-    from forgetscope.spec import RunSpec
 
     refuse_foreign_file(store / "report.html", PAGE, "page")  # before what takes minutes
     with training():
-        experiment = forgetscope.run(RunSpec(seed=seed), store, on=forgetscope.Here(device=device, threads=threads))
+        experiment = forgetscope.run(forgetscope.RunSpec(seed=seed), store, on=forgetscope.Here(device=device, threads=threads))
     _print_experiment(experiment)
     page = forgetscope.write_report(experiment, store / "report.html")
     echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {shlex.quote(str(store))}")
@@ -109,9 +107,8 @@ def run(
 ) -> None:
     """Run one experiment. Run again, it continues where it stopped, or says that it is done."""
     import forgetscope
-    from forgetscope.spec import RunSpec
 
-    spec = RunSpec.from_toml(config, overrides(settings))
+    spec = run_spec(config, settings)
     here = forgetscope.Here(device=device, threads=threads, channels_last=channels_last, compile=compile)
     with training():
         experiment = forgetscope.run(spec, store, on=here)
@@ -137,13 +134,12 @@ def show(
     from forgetscope.analysis.index import glance
     from forgetscope.analysis.questions.policies import compare_policies
     from forgetscope.benchmark.records import recorded_plans, recorded_reruns
-    from forgetscope.progress import counting
     from forgetscope.report import document
     from forgetscope.report.terminal import experiments as terminal
     from forgetscope.store import Store
 
     opened, left_out = Store.existing(store), Unreadable()
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         everything = [] if id else glance(opened, progress, left_out)
     plans = recorded_plans(opened, left_out)
     left_out.tell(id is not None or bool(everything))
@@ -198,7 +194,6 @@ def report(
     import forgetscope
     from forgetscope.analysis.experiments import open_experiment
     from forgetscope.outputs import PAGE, refuse_foreign_file
-    from forgetscope.progress import counting
     from forgetscope.store import Store
 
     path = output or Path("report.html")
@@ -206,7 +201,7 @@ def report(
     left_out = Unreadable()
     whole = [] if experiment is not None else Store.existing(store).experiments(left_out)
     left_out.tell(experiment is not None or bool(whole))
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         if len(whole) < 2:
             shown: Experiment | Analysis = open_experiment(store, experiment or (whole[0][-1].id if whole else None))
         else:
@@ -222,11 +217,7 @@ def config(
     settings: SetOption = None,
 ) -> None:
     """Print every option with its value and meaning, as a file to start from."""
-    from forgetscope.spec import RunSpec
-
-    given = overrides(settings)
-    spec = RunSpec(**given) if file is None else RunSpec.from_toml(file, given)
-    typer.echo(spec.to_toml(comments=True), nl=False)
+    typer.echo(run_spec(file, settings).to_toml(comments=True), nl=False)
 
 
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)

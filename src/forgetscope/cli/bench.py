@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,12 +23,11 @@ from forgetscope.cli.options import (
     StoreOption,
     overrides,
 )
-from forgetscope.cli.plans import allow, name_failures, work_off
+from forgetscope.cli.plans import Training, allow, name_failures, trains, work_off
 from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
-    from forgetscope.engines.work import Place
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
@@ -116,16 +115,10 @@ def plan(
 
 @app.command(epilog="Example: forgetscope bench run glyphs --store results --jobs 2")
 @guarded
+@trains
 def run(
     benchmark: BenchmarkArgument,
-    store: StoreOption = DEFAULT_STORE,
-    settings: SetOption = None,
-    jobs: JobsOption = None,
-    device: DeviceOption = "auto",
-    threads: JobThreadsOption = 1,
-    channels_last: ChannelsLastOption = True,
-    compile: CompileOption = False,
-    estimate: EstimateOption = True,
+    training: Training = Training(),
     engine: Annotated[str, typer.Option(help="local: processes of this machine. ray: a Ray cluster.")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Of a running Ray cluster, or auto. Default: one is started here.")
@@ -148,17 +141,11 @@ def run(
         raise SpecError(f"--engine {engine!r} is not known.{nearest(engine, ENGINES)}")
     if engine == "local" and (address is not None or gpus_per_job):
         raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
-    part, opened = Shard.parse(shard) if shard else None, Store(store)
-    each: dict[str, Any] = {
-        "device": device,
-        "threads": threads,
-        "channels_last": channels_last,
-        "compile": compile,
-        "jobs": jobs,
-    }
-    place: Place = Local(**each) if engine == "local" else Ray(**each, address=address, gpus_per_job=gpus_per_job)
-    spec = BenchmarkSpec.load(benchmark, overrides(settings))
-    planned, outcome = work_off(spec, opened, place, estimating=estimate, shard=part)
+    part, opened = Shard.parse(shard) if shard else None, Store(training.store)
+    of_ray = {} if engine == "local" else {"address": address, "gpus_per_job": gpus_per_job}
+    place = training.place(Local if engine == "local" else Ray, **of_ray)
+    spec = BenchmarkSpec.load(benchmark, overrides(training.settings))
+    planned, outcome = work_off(spec, opened, place, estimating=training.estimate, shard=part)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
 

@@ -4,48 +4,29 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from forgetscope.cli.console import guarded, print_json, print_view
-from forgetscope.cli.options import (
-    DEFAULT_STORE,
-    BenchmarkArgument,
-    ChannelsLastOption,
-    CompileOption,
-    DeviceOption,
-    EstimateOption,
-    JobsOption,
-    JobThreadsOption,
-    JsonOption,
-    SetOption,
-    StoreOption,
-    overrides,
-)
-from forgetscope.cli.plans import name_failures, work_off
+from forgetscope.cli.options import BenchmarkArgument, JsonOption, overrides, run_spec
+from forgetscope.cli.plans import Training, name_failures, trains
 from forgetscope.errors import ForgetscopeError
 
-if TYPE_CHECKING:
-    from forgetscope.spec import RunSpec
+ConfigArgument = Annotated[
+    Path | None, typer.Argument(help="A run's TOML file; its seed is that of the first pair. Default: the demo's run.")
+]
+PairsOption = Annotated[int, typer.Option(min=1, max=10_000, help="Pairs of class sequence and seed; an interval needs two.")]
 
 
 @guarded
+@trains
 def compare(
-    config: Annotated[
-        Path | None, typer.Argument(help="A run's TOML file; its seed is that of the first pair. Default: the demo's run.")
-    ] = None,
+    config: ConfigArgument = None,
     policies: Annotated[str, typer.Option(help="Their names, with commas between.")] = "uniform,herding",
     baseline: Annotated[str | None, typer.Option(help="The policy to compare with. Default: the first.")] = None,
-    pairs: Annotated[int, typer.Option(min=1, max=10_000, help="Pairs of class sequence and seed; an interval needs two.")] = 5,
-    store: StoreOption = DEFAULT_STORE,
-    settings: SetOption = None,
-    jobs: JobsOption = None,
-    device: DeviceOption = "auto",
-    threads: JobThreadsOption = 1,
-    channels_last: ChannelsLastOption = True,
-    compile: CompileOption = False,
-    estimate: EstimateOption = True,
+    pairs: PairsOption = 5,
+    training: Training = Training(),
     as_json: JsonOption = False,
 ) -> None:
     """Compare rehearsal policies: the same class sequences and seeds under each, from common first steps.
@@ -54,49 +35,38 @@ def compare(
     within pairs. Where policies do not differ, one such interval in twenty excludes zero by chance. Run again, it continues;
     with more pairs or policies, only what is new is run."""
     from forgetscope.benchmark.pairs import Comparison, plan_name
-    from forgetscope.engines.local import Local
     from forgetscope.report.document import comparison_document
     from forgetscope.report.terminal.experiments import comparison_view
     from forgetscope.runs import results
-    from forgetscope.store import Store
 
-    run, opened = _run(config, settings), Store(store)
+    run = run_spec(config, training.settings)
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
     wanted = Comparison(run, names, baseline, pairs, title)
-    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
-    plan, outcome = work_off(wanted, opened, place, estimating=estimate)
-    rows = results(wanted, plan, opened)
+    plan, store, outcome = training.work_off(wanted)
+    rows = results(wanted, plan, store)
     if as_json:
         print_json(comparison_document(plan.id, rows))
     elif rows:
         print_view(comparison_view(rows), whole=True)
-    name_failures(plan, opened, outcome)
+    name_failures(plan, store, outcome)
     if not rows:
         raise ForgetscopeError(
-            f"No pair came to its end under {wanted.compared_with} and another policy. {_see(plan.id, store)}"
+            f"No pair came to its end under {wanted.compared_with} and another policy. {_see(plan.id, training.store)}"
         )
 
 
 @guarded
+@trains
 def variants(
-    config: Annotated[
-        Path | None, typer.Argument(help="A run's TOML file; its seed is that of the first pair. Default: the demo's run.")
-    ] = None,
+    config: ConfigArgument = None,
     vary: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE", help="An option of the run and its other value; may be repeated. [default: the scripts' three]"
         ),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, max=10_000, help="Pairs of class sequence and seed; an interval needs two.")] = 5,
-    store: StoreOption = DEFAULT_STORE,
-    settings: SetOption = None,
-    jobs: JobsOption = None,
-    device: DeviceOption = "auto",
-    threads: JobThreadsOption = 1,
-    channels_last: ChannelsLastOption = True,
-    compile: CompileOption = False,
-    estimate: EstimateOption = True,
+    pairs: PairsOption = 5,
+    training: Training = Training(),
     as_json: JsonOption = False,
 ) -> None:
     """What another protocol changes: one option at a time, on the same class sequences and seeds.
@@ -107,38 +77,29 @@ def variants(
     Fisher's z), with 95 % intervals. Run again, it continues."""
     from forgetscope.benchmark.pairs import plan_name
     from forgetscope.benchmark.variants import Variants
-    from forgetscope.engines.local import Local
     from forgetscope.report.document import variants_document
     from forgetscope.report.terminal.variants import variants_view
     from forgetscope.runs import results
-    from forgetscope.store import Store
 
-    run, opened = _run(config, settings), Store(store)
+    run = run_spec(config, training.settings)
     wanted = Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
-    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
-    plan, outcome = work_off(wanted, opened, place, estimating=estimate)
-    rows = results(wanted, plan, opened)
+    plan, store, outcome = training.work_off(wanted)
+    rows = results(wanted, plan, store)
     if as_json:
         print_json(variants_document(plan.id, rows))
     elif rows:
         print_view(variants_view(rows), whole=True)
-    name_failures(plan, opened, outcome)
+    name_failures(plan, store, outcome)
     if not rows:
-        raise ForgetscopeError(f"No pair came to its end. {_see(plan.id, store)}")
+        raise ForgetscopeError(f"No pair came to its end. {_see(plan.id, training.store)}")
 
 
 @guarded
+@trains
 def controlled(
     benchmark: BenchmarkArgument,
     runs: Annotated[int, typer.Option(min=2, max=10_000, help="Further runs of each picked step.")] = 19,
-    store: StoreOption = DEFAULT_STORE,
-    settings: SetOption = None,
-    jobs: JobsOption = None,
-    device: DeviceOption = "auto",
-    threads: JobThreadsOption = 1,
-    channels_last: ChannelsLastOption = True,
-    compile: CompileOption = False,
-    estimate: EstimateOption = True,
+    training: Training = Training(),
     as_json: JsonOption = False,
 ) -> None:
     """Run one step of each partition again and again with other new classes, and nothing else changed.
@@ -149,28 +110,18 @@ def controlled(
     picked step, over its past classes; --json has every class. What the benchmark has run already is not run again."""
     from forgetscope.benchmark.controlled import Controlled
     from forgetscope.benchmark.space import BenchmarkSpec
-    from forgetscope.engines.local import Local
     from forgetscope.report.document import controlled_document
     from forgetscope.report.terminal.controlled import controlled_view
     from forgetscope.runs import results
-    from forgetscope.store import Store
 
-    wanted, opened = Controlled(BenchmarkSpec.load(benchmark, overrides(settings)), runs), Store(store)
-    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
-    plan, outcome = work_off(wanted, opened, place, estimating=estimate)
-    found = results(wanted, plan, opened)
+    wanted = Controlled(BenchmarkSpec.load(benchmark, overrides(training.settings)), runs)
+    plan, store, outcome = training.work_off(wanted)
+    found = results(wanted, plan, store)
     if as_json:
         print_json(controlled_document(plan.id, found))
     else:
         print_view(controlled_view(found), whole=True)
-    name_failures(plan, opened, outcome)
-
-
-def _run(config: Path | None, settings: list[str] | None) -> RunSpec:
-    from forgetscope.spec import RunSpec
-
-    given = overrides(settings)
-    return RunSpec(**given) if config is None else RunSpec.from_toml(config, given)
+    name_failures(plan, store, outcome)
 
 
 def _see(plan: str, store: Path) -> str:

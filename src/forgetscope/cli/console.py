@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
@@ -76,6 +77,13 @@ def echo(text: str = "", *, err: bool = False) -> None:
 def note(text: str) -> None:
     """On standard error, by the way."""
     echo(text, err=True)
+
+
+def patiently() -> AbstractContextManager[Callable[[str, int, int], None]]:
+    """A display of how far a command is that takes longer than it is pleasant to wait without one."""
+    from forgetscope.progress import counting
+
+    return counting(patience=2.0)
 
 
 def print_view(view: RenderableType, *, whole: bool = False) -> None:

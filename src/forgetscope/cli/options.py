@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from forgetscope.spec import RunSpec
 
 DEFAULT_STORE = Path("forgetscope-store")
 
@@ -28,6 +31,14 @@ BenchmarkArgument = Annotated[
     str, typer.Argument(metavar="PRESET-or-FILE", help="A preset's name (see `bench preset`), or a TOML file.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def run_spec(file: Path | None, settings: list[str] | None) -> RunSpec:
+    """Of a file, or with the defaults."""
+    from forgetscope.spec import RunSpec
+
+    given = overrides(settings)
+    return RunSpec(**given) if file is None else RunSpec.from_toml(file, given)
 
 
 def overrides(settings: list[str] | None) -> dict[str, object]:

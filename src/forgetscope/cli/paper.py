@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import echo
+from forgetscope.cli.console import echo, patiently
 from forgetscope.errors import SpecError
 
-PATIENCE = 2.0  # seconds before progress is shown
 DEFAULT_OUT = {"pdf": "report.pdf", "latex": "report-latex", "png": "report-png"}
 
 FormatOption = Annotated[
@@ -31,7 +30,6 @@ WidthOption = Annotated[
 
 def write_for_paper(store: Path, output: Path | None, format: str, width: float | None, id: str | None) -> None:
     from forgetscope.analysis.results import analyse
-    from forgetscope.progress import counting
     from forgetscope.report.typeset.figures import WIDTH
     from forgetscope.report.typeset.papers import FORMATS, refuse_foreign, write_paper
     from forgetscope.spec import nearest
@@ -45,7 +43,7 @@ def write_for_paper(store: Path, output: Path | None, format: str, width: float 
         raise SpecError("--format pdf has pages of a fixed size: --width is for latex and png.")
     path = output or Path(DEFAULT_OUT[chosen])
     refuse_foreign(path, chosen)  # before an analysis that may take minutes
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         found = analyse(store, progress=progress)
         write_paper(found, path, chosen, width=width or WIDTH, progress=progress)
     compile = f"\nCompile it: cd {path} && pdflatex report.tex" if chosen == "latex" else ""

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import shlex
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
+from forgetscope.cli.options import (
+    DEFAULT_STORE,
+    ChannelsLastOption,
+    CompileOption,
+    DeviceOption,
+    EstimateOption,
+    JobsOption,
+    JobThreadsOption,
+    SetOption,
+    StoreOption,
+)
 from forgetscope.engines.allocation import keep_memory
 from forgetscope.errors import ForgetscopeError, Interrupted, SpecError
 
@@ -32,6 +47,47 @@ def training() -> Iterator[None]:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)  # it is being done; one more would only break the farewell
         raise
+
+
+@dataclass(frozen=True)
+class Training:
+    """The options of a command that runs a plan."""
+
+    store: StoreOption = DEFAULT_STORE
+    settings: SetOption = None
+    jobs: JobsOption = None
+    device: DeviceOption = "auto"
+    threads: JobThreadsOption = 1
+    channels_last: ChannelsLastOption = True
+    compile: CompileOption = False
+    estimate: EstimateOption = True
+
+    def place(self, make: Callable[..., Place], **more: object) -> Place:
+        """Of the kind that `make` makes."""
+        names = ("jobs", "device", "threads", "channels_last", "compile")
+        return make(**{name: getattr(self, name) for name in names}, **more)
+
+    def work_off(self, wanted: Spec) -> tuple[Plan, Store, Outcome]:
+        """On this machine, into the store."""
+        from forgetscope.engines.local import Local
+        from forgetscope.store import Store
+
+        store = Store(self.store)
+        plan, outcome = work_off(wanted, store, self.place(Local), estimating=self.estimate)
+        return plan, store, outcome
+
+
+def trains(command: Callable[..., None]) -> Callable[..., None]:
+    """In place of its parameter `training`, the command has the options of Training."""
+    own, options = inspect.signature(command, eval_str=True).parameters, inspect.signature(Training, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        command(training=Training(**{name: given.pop(name) for name in options}), **given)
+
+    of_each = (options.values() if name == "training" else [parameter] for name, parameter in own.items())
+    wrapper.__signature__ = inspect.Signature(list(chain.from_iterable(of_each)))  # type: ignore[attr-defined]
+    return wrapper
 
 
 def work_off(

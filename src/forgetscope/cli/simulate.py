@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.cli.console import guarded, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, SetOption, StoreOption, overrides
-
-PATIENCE = 2.0  # seconds before progress is shown
 
 
 @guarded
@@ -34,14 +32,13 @@ def simulate(
     from forgetscope.benchmark import simulation
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.benchmark.truth import Truth
-    from forgetscope.progress import counting
     from forgetscope.report.terminal.simulation import simulation_document, simulation_view
     from forgetscope.spec import parse_setting
     from forgetscope.store import Store
 
     spec = BenchmarkSpec.load(benchmark, overrides(settings))
     chosen = Truth(**dict(parse_setting(given, "--truth", "noise=0.2") for given in truth or []))
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         result = simulation.simulate(spec, Store(store), seed, chosen, reruns=reruns, progress=progress)
     if as_json:
         print_json(simulation_document(result, seed, chosen))

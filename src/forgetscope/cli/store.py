@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forgetscope.characters import visible
-from forgetscope.cli.console import Commands, Unreadable, echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, guarded, patiently, print_json, print_view
+from forgetscope.cli.options import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from forgetscope.housekeeping.exchange import Imported
@@ -23,8 +24,6 @@ app = typer.Typer(
     cls=Commands,
 )
 
-DEFAULT_STORE = Path("forgetscope-store")
-PATIENCE = 2.0  # seconds before a progress bar appears
 StoreArgument = Annotated[Path, typer.Argument(help="The store.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -57,14 +56,13 @@ def verify(
 ) -> None:
     """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing by itself."""
     from forgetscope.housekeeping.verification import expel_damaged, verify_store
-    from forgetscope.progress import counting
     from forgetscope.report.terminal.storage import damage_lines
     from forgetscope.store import Store
 
     opened = Store.existing(store)
     if quarantine:
         opened.prepare()
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         verified = verify_store(opened, progress)
     moved, left = expel_damaged(opened, verified) if quarantine and verified.damage else ([], verified.damage)
     if as_json:
@@ -130,14 +128,13 @@ def export_to(
     """Write steps to one file that another machine can import and verify."""
     from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
-    from forgetscope.progress import counting
     from forgetscope.report.words.quantities import counted, size_text
     from forgetscope.store import Store
 
     refuse_foreign_file(output, EXPORT, "export")
     opened = Store.existing(store)
     steps, plans = chains(opened, ids or []), [] if ids else plan_files(opened)
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         size = export_steps(steps, output, plans=plans, states=not without_states, progress=progress)
     echo(
         f"Exported {counted(len(steps), 'step')} to {output.resolve()}, {size_text(size)}. "
@@ -154,10 +151,9 @@ def import_from(
 ) -> None:
     """Add the steps of an exported file to a store, each verified. Run it again to continue."""
     from forgetscope.housekeeping.exchange import import_steps
-    from forgetscope.progress import counting
     from forgetscope.store import Store
 
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         result = import_steps(file, Store(store), progress)
     if as_json:
         print_json(_plain(asdict(result)))
