@@ -19,11 +19,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
 
 from forgetscope.errors import SpecError
-from forgetscope.options import checked, read_toml
-from forgetscope.options import explain as explain  # these have long been found here
-from forgetscope.options import nearest as nearest
-from forgetscope.options import parse_setting as parse_setting
-from forgetscope.options import toml_value as toml_value
+from forgetscope.options import checked, explain, nearest, read_toml, toml_value
 
 PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards it
 
@@ -56,7 +52,17 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class RunSpec(Frozen):
+class Options(Frozen):
+    """What a user writes down: whatever is wrong with it is said in the user's terms."""
+
+    def __init__(self, /, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise SpecError(explain(error, type(self))) from None
+
+
+class RunSpec(Options):
     """One experiment: a sequence of incremental steps, a rehearsal policy and a seed.
 
     >>> import forgetscope as fs
@@ -66,12 +72,6 @@ class RunSpec(Frozen):
     Traceback (most recent call last):
     forgetscope.errors.SpecError: There is no option 'polciy'. Did you mean 'policy'?
     """
-
-    def __init__(self, /, **options: Any) -> None:
-        try:
-            super().__init__(**options)
-        except ValidationError as error:
-            raise SpecError(explain(error, type(self))) from None
 
     dataset: str = Field("glyphs", description="Data set to learn.")
     image_size: Annotated[StrictInt, Field(ge=8, le=256)] | None = Field(

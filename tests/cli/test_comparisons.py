@@ -37,7 +37,7 @@ def invoke(*arguments: str | Path) -> Result:
 
 def carry_out(plan: Plan, store: Store) -> None:
     """All steps of a plan, in this process."""
-    data, settings = load_data("glyphs", plan.image_size), choose_settings("cpu", 1)
+    data, settings = load_data("glyphs", plan.template.image_size), choose_settings("cpu", 1)
     store.prepare()
     for job in plan.jobs.values():
         run_locked(job.id, job.spec, store.step(job.parent) if job.parent else None, data, store, settings)

@@ -16,7 +16,8 @@ from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.variants import Variants, variants_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError, StoreError
-from forgetscope.spec import AugmentationSpec, RunSpec, nearest
+from forgetscope.options import nearest
+from forgetscope.spec import AugmentationSpec, RunSpec
 from forgetscope.store import Store, TellLeftOut
 
 MOST_EXPERIMENTS, MOST_CLASSES = 100_000, 1_000_000  # of a plan that somebody else may have written

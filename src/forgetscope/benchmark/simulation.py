@@ -83,7 +83,8 @@ def simulate(
     truth, store = truth or Truth(), store if isinstance(store, Store) else Store(store)
     data = data_facts(spec.template.dataset, spec.template.image_size)
     simulation = Simulation(seed, truth, replace(data, digest=truth.digest(seed)), spec.template.image_size)
-    plans = [_marked(plan, simulation) for plan in _plans(spec, simulation.data, reruns)]
+    made = _plans(spec, simulation.data, reruns)
+    plans = [replace(plan, about={**plan.about, "simulated": simulation.mark}) for plan in made]
     store.prepare()
     for plan in plans:
         record_plan(store, plan)
@@ -101,10 +102,6 @@ def _plans(spec: BenchmarkSpec, data: DataFacts, reruns: int) -> list[Plan]:
         with suppress(SpecError):  # no partition leaves a choice of new classes; the benchmark itself is fine
             plans.append(controlled_plan(spec, data, reruns))
     return plans
-
-
-def _marked(plan: Plan, simulation: Simulation) -> Plan:
-    return replace(plan, about={**plan.about, "simulated": simulation.mark})
 
 
 def _add(store: Store, simulation: Simulation, chain: Sequence[Job], result: Simulated) -> None:

@@ -16,13 +16,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, StrictInt, ValidationError, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from forgetscope.errors import SpecError
-from forgetscope.options import checked, explain, nearest, read_toml, toml_value
+from forgetscope.options import checked, nearest, read_toml, toml_value
 from forgetscope.randomness import Streams
 from forgetscope.scenario import Increments, class_sequence
-from forgetscope.spec import Frozen, RunSpec, Seed, Share
+from forgetscope.spec import Options, RunSpec, Seed, Share
 
 DECIDED_BY_THE_SPACE = ("increment", "retention", "policy", "sequence", "sequence_seed", "memory")
 SEEDS = 2**32
@@ -38,7 +38,7 @@ class Partition(NamedTuple):
         return f"increment {100 * self.increment:g} %, retention {100 * self.retention:g} %"
 
 
-class BenchmarkSpec(Frozen):
+class BenchmarkSpec(Options):
     """What a benchmark's file says. Options that are not of the benchmark itself are those of every run in it.
 
     >>> import forgetscope as fs
@@ -50,10 +50,7 @@ class BenchmarkSpec(Frozen):
     def __init__(self, /, **options: Any) -> None:
         own = {name: value for name, value in options.items() if name in type(self).model_fields and name != "run"}
         rest = {name: value for name, value in options.items() if name not in own}
-        try:
-            super().__init__(**own, run=rest)  # type: ignore[call-arg]
-        except ValidationError as error:
-            raise SpecError(explain(error, type(self))) from None
+        super().__init__(**own, run=rest)
 
     name: Annotated[str, Field(pattern=r"^[\w.-]{1,60}$")] = Field(
         description="At most 60 letters, digits, dots, hyphens and underscores."

@@ -39,12 +39,12 @@ def analyse(
 
     Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
     from forgetscope.analysis.results import CODINGS, analyse
+    from forgetscope.options import nearest
     from forgetscope.outputs import refuse_foreign_folder
     from forgetscope.report.datafiles import write_analysis
     from forgetscope.report.document import analysis_document
     from forgetscope.report.exhibited import exhibited
     from forgetscope.report.terminal.exhibits import exhibit_view
-    from forgetscope.spec import nearest
 
     chosen = next((known for known in CODINGS if known == coding), None)
     if chosen is None:

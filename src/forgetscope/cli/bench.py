@@ -28,6 +28,7 @@ from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
+    from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store
 
@@ -134,7 +135,7 @@ def run(
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.engines.local import Local
     from forgetscope.engines.ray import Ray
-    from forgetscope.spec import nearest
+    from forgetscope.options import nearest
     from forgetscope.store import Store
 
     if engine not in ENGINES:
@@ -156,15 +157,12 @@ def status(
     name: PlanArgument, store: StoreOption = DEFAULT_STORE, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Look at a benchmark from another terminal: progress per partition, rate, time left, failures."""
-    from forgetscope.benchmark.plans import benchmark_plan
-    from forgetscope.benchmark.recipes import find, recorded_plan
+    from forgetscope.benchmark.plans import Plan, benchmark_plan
     from forgetscope.store import Store
 
     opened = Store.existing(store)
-    left_out = Unreadable()
-    found = find(name, overrides(settings), opened, left_out)
-    left_out.tell(True)
-    _tell_status(recorded_plan(found) if isinstance(found, dict) else benchmark_plan(found), opened, as_json=as_json)
+    found = _found(name, settings, opened)
+    _tell_status(found if isinstance(found, Plan) else benchmark_plan(found), opened, as_json=as_json)
 
 
 @app.command(epilog="Example: forgetscope bench retry glyphs --failed --store results")
@@ -186,7 +184,7 @@ def retry(
     as_json: JsonOption = False,
 ) -> None:
     """Run the steps that failed once more, and everything that is still to do."""
-    from forgetscope.benchmark.recipes import find, recorded_plan
+    from forgetscope.benchmark.plans import Plan
     from forgetscope.benchmark.records import Journal, folder_of
     from forgetscope.engines.local import Local
     from forgetscope.engines.running import made_ready
@@ -195,15 +193,10 @@ def retry(
     if not failed:
         raise SpecError("bench retry: say which steps to retry: --failed.")
     opened = Store.existing(store)
-    left_out = Unreadable()
-    found = find(name, overrides(settings), opened, left_out)
-    left_out.tell(True)
-    if isinstance(found, dict):
-        recorded = recorded_plan(found)
-        allow(recorded, code or [])
-        planned = made_ready(recorded, note)
-    else:
-        planned = made_ready(found, note)
+    found = _found(name, settings, opened)
+    if isinstance(found, Plan):
+        allow(found, code or [])
+    planned = made_ready(found, note)
     again = Journal(folder_of(opened, planned)).failures(planned.done(opened))
     if not again:
         note(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.")
@@ -214,6 +207,16 @@ def retry(
     planned, outcome = work_off(planned, opened, place, estimating=False, again=again)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
+
+
+def _found(name: str, settings: list[str] | None, store: Store) -> BenchmarkSpec | Plan:
+    """A benchmark, or a plan that the store remembers."""
+    from forgetscope.benchmark.recipes import find, recorded_plan
+
+    left_out = Unreadable()
+    found = find(name, overrides(settings), store, left_out)
+    left_out.tell(True)
+    return recorded_plan(found) if isinstance(found, dict) else found
 
 
 def _fetch_data(run: RunSpec) -> str | None:

@@ -42,6 +42,6 @@ def run_spec(file: Path | None, settings: list[str] | None) -> RunSpec:
 
 
 def overrides(settings: list[str] | None) -> dict[str, object]:
-    from forgetscope.spec import parse_setting
+    from forgetscope.options import parse_setting
 
     return dict(parse_setting(setting) for setting in settings or [])

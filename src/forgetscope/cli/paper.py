@@ -30,9 +30,9 @@ WidthOption = Annotated[
 
 def write_for_paper(store: Path, output: Path | None, format: str, width: float | None, id: str | None) -> None:
     from forgetscope.analysis.results import analyse
+    from forgetscope.options import nearest
     from forgetscope.report.typeset.figures import WIDTH
     from forgetscope.report.typeset.papers import FORMATS, refuse_foreign, write_paper
-    from forgetscope.spec import nearest
 
     chosen = next((known for known in FORMATS if known == format), None)
     if chosen is None:

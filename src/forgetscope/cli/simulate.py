@@ -32,8 +32,8 @@ def simulate(
     from forgetscope.benchmark import simulation
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.benchmark.truth import Truth
+    from forgetscope.options import parse_setting
     from forgetscope.report.terminal.simulation import simulation_document, simulation_view
-    from forgetscope.spec import parse_setting
     from forgetscope.store import Store
 
     spec = BenchmarkSpec.load(benchmark, overrides(settings))

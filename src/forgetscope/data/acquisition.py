@@ -33,7 +33,7 @@ from forgetscope.data.readers.arrays import from_arrays, read_npz
 from forgetscope.data.readers.folders import read_folders
 from forgetscope.data.sources import Source
 from forgetscope.errors import DataError
-from forgetscope.spec import nearest
+from forgetscope.options import nearest
 
 
 def get_data(

@@ -96,7 +96,7 @@ def engaged(place: Place, plan: Plan, store: Store, *, looking: bool = False) ->
     settings = place.settings()
     if not looking:
         load_all(plan.sources)
-        data = load_data(plan.data.name, plan.image_size, verify=False)
+        data = load_data(plan.data.name, plan.template.image_size, verify=False)
         steps = ((job.spec, job.past_classes) for job in plan.jobs.values())
         check_steps(steps, data, None if settings is None else settings.device)
     store.prepare()
@@ -135,8 +135,7 @@ def run_all(engine: Engine, ahead: Prospect, watcher: Watcher, stop: Stop, *, ra
     queue = JobQueue(jobs, ahead.done & ahead.part, ahead.bad & ahead.part, ahead.costs)
     with _noted(journal) as write:
         engine.prepare(expected.memory / expected.jobs if expected else 0.0, expected.disk if expected else 0.0)
-        described = expected.described() if expected else None
-        write("started", steps=len(ahead.todo), setting=_setting(engine), estimate=described)
+        write("started", steps=len(ahead.todo), setting=_setting(engine), estimate=asdict(expected) if expected else None)
         dispatch = Dispatch(queue, journal, watcher, raising=raising)
         engine.run(dispatch, stop)
         outcome = dispatch.outcome()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
@@ -23,7 +24,7 @@ def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str
         "plan": plan.id,
         "kind": plan.about["kind"],
         "dataset": plan.data.name,
-        "network": plan.network,
+        "network": plan.template.network,
         "experiments": len(plan.chains),
         "measured_steps": {str(step): sum(len(ids) for ids in cells.values()) for step, cells in partitions.items()},
         "partitions": {
@@ -35,7 +36,7 @@ def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str
         "steps_done": done,
         "steps_to_run": len(plan.jobs) - done,
         "steps_shared": plan.steps_shared,
-        "estimate": {"missing": missing} if estimate is None else estimate.described(),
+        "estimate": {"missing": missing} if estimate is None else asdict(estimate),
     }
 
 
@@ -55,7 +56,7 @@ def plan_view(plan: Plan, done: int, estimate: Forecast | None, missing: str | N
             f"They take about {duration(estimate.seconds)} with {counted(estimate.jobs, 'job')} at a time, "
             f"{size_text(round(estimate.memory))} of memory and {size_text(round(estimate.disk))} on disk"
         )
-    return titled(f"Plan {plan.id}: {plan.data.name}, {plan.network}", table, *lines)
+    return titled(f"Plan {plan.id}: {plan.data.name}, {plan.template.network}", table, *lines)
 
 
 def sample_document(drawn: list[Drawn]) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ from forgetscope.analysis.results import Analysis
 from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.truth import Truth
 from forgetscope.errors import SpecError
+from forgetscope.options import toml_value
 from forgetscope.report.words.headlines import counted_steps
 from forgetscope.report.words.reading import left_out_sentences
-from forgetscope.spec import toml_value
 from forgetscope.store import StoredStep
 
 SAMPLING = {
