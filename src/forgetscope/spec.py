@@ -308,15 +308,8 @@ def step_specs(
     return specs
 
 
-@lru_cache(maxsize=1000)
-def _training(**options: Any) -> TrainingSpec:
-    """Equal ones are one object: a plan of a hundred thousand steps has a few of them."""
-    return TrainingSpec(**options)
-
-
-@lru_cache(maxsize=1000)
-def _rehearsal(**options: Any) -> RehearsalSpec:
-    return RehearsalSpec(**options)
+# Equal ones are one object: a plan of a hundred thousand steps has a few of them.
+_training, _rehearsal = lru_cache(maxsize=1000)(TrainingSpec), lru_cache(maxsize=1000)(RehearsalSpec)
 
 
 def step_id(parent: str | None, spec: StepSpec, data_digest: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import TINY
 from forgetscope.benchmark.controlled import controlled_plan
-from forgetscope.benchmark.pairs import check_comparison, comparison_plan
+from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import Plan, benchmark_plan, run_plan
 from forgetscope.benchmark.recipes import recorded_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans, recorded_reruns
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     options: dict[str, int], policies: list[str], baseline: str, message: str
 ) -> None:
     with pytest.raises(SpecError) as error:
-        check_comparison(RunSpec(**options), policies, baseline)
+        Comparison(RunSpec(**options), policies, baseline)
     assert message in str(error.value)
 
 

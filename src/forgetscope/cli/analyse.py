@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import echo, guarded, patiently, print_json, print_view
+from forgetscope.cli.console import echo, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
 from forgetscope.errors import SpecError
 
 DEFAULT_OUT = Path("forgetscope-analysis")
 
 
-@guarded
 def analyse(
     store: StoreArgument = DEFAULT_STORE,
     out: Annotated[

@@ -13,7 +13,7 @@ from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.approximations import approximations
-from forgetscope.cli.console import Commands, Unreadable, echo, guarded, patiently, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
 from forgetscope.cli.lemma import lemma
 from forgetscope.cli.options import (
     DEFAULT_STORE,
@@ -74,7 +74,6 @@ def root(
 
 
 @app.command(epilog="Example: forgetscope demo")
-@guarded
 def demo(
     store: StoreOption = DEMO_STORE,
     seed: Annotated[int, typer.Option(min=0, help="Another seed learns other classes.")] = 0,
@@ -94,7 +93,6 @@ def demo(
 
 
 @app.command(epilog="Example: forgetscope run my.toml --store results --set seed=1")
-@guarded
 def run(
     config: Annotated[Path, typer.Argument(help="TOML file; `forgetscope config` prints one to start from.")],
     store: StoreOption = DEFAULT_STORE,
@@ -122,7 +120,6 @@ def run(
 
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
-@guarded
 def show(
     store: StoreArgument = DEFAULT_STORE,
     id: IdOption = None,
@@ -167,7 +164,6 @@ def show(
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
-@guarded
 def report(
     store: StoreArgument = DEFAULT_STORE,
     output: Annotated[
@@ -211,7 +207,6 @@ def report(
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")
-@guarded
 def config(
     file: Annotated[Path | None, typer.Argument(help="A run's file, to see it with every default filled in.")] = None,
     settings: SetOption = None,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from forgetscope.cli.console import Unreadable, guarded, print_json, print_view
+from forgetscope.cli.console import Unreadable, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
 
 
-@guarded
 def approximations(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
     """What the paper's approximations cost: the last layer for all, epochs for iterations, NIC as released.
 

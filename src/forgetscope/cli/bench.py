@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forgetscope.cli.console import Commands, Unreadable, echo, guarded, note, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, note, print_json, print_view
 from forgetscope.cli.options import (
     DEFAULT_STORE,
     BenchmarkArgument,
@@ -43,7 +43,6 @@ app = typer.Typer(
 
 
 @app.command(epilog="Example: forgetscope bench preset glyphs > my.toml")
-@guarded
 def preset(name: Annotated[str | None, typer.Argument(help="The preset to print. Default: list them.")] = None) -> None:
     """List the presets, or print one as a file to start from."""
     from forgetscope.benchmark.space import preset_text, presets
@@ -56,7 +55,6 @@ def preset(name: Annotated[str | None, typer.Argument(help="The preset to print.
 
 
 @app.command(epilog="Example: forgetscope bench sample cifar100 --json > sample.json")
-@guarded
 def sample(benchmark: BenchmarkArgument, settings: SetOption = None, as_json: JsonOption = False) -> None:
     """Draw a benchmark's experiments: the same ones each time, equally many per partition."""
     from forgetscope.benchmark import space
@@ -72,7 +70,6 @@ def sample(benchmark: BenchmarkArgument, settings: SetOption = None, as_json: Js
 
 
 @app.command(epilog="Example: forgetscope bench plan cifar100-small --store results")
-@guarded
 def plan(
     benchmark: BenchmarkArgument,
     store: StoreOption = DEFAULT_STORE,
@@ -115,7 +112,6 @@ def plan(
 
 
 @app.command(epilog="Example: forgetscope bench run glyphs --store results --jobs 2")
-@guarded
 @trains
 def run(
     benchmark: BenchmarkArgument,
@@ -152,7 +148,6 @@ def run(
 
 
 @app.command(epilog="Example: forgetscope bench status glyphs --store results")
-@guarded
 def status(
     name: PlanArgument, store: StoreOption = DEFAULT_STORE, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
@@ -166,7 +161,6 @@ def status(
 
 
 @app.command(epilog="Example: forgetscope bench retry glyphs --failed --store results")
-@guarded
 def retry(
     name: PlanArgument,
     failed: Annotated[bool, typer.Option("--failed", help="The steps that failed, and what builds on them.")] = False,

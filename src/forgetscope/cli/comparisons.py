@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import guarded, print_json, print_view
+from forgetscope.cli.console import print_json, print_view
 from forgetscope.cli.options import BenchmarkArgument, JsonOption, overrides, run_spec
 from forgetscope.cli.plans import Training, name_failures, trains
 from forgetscope.errors import ForgetscopeError
@@ -19,7 +19,6 @@ ConfigArgument = Annotated[
 PairsOption = Annotated[int, typer.Option(min=1, max=10_000, help="Pairs of class sequence and seed; an interval needs two.")]
 
 
-@guarded
 @trains
 def compare(
     config: ConfigArgument = None,
@@ -55,7 +54,6 @@ def compare(
         )
 
 
-@guarded
 @trains
 def variants(
     config: ConfigArgument = None,
@@ -94,7 +92,6 @@ def variants(
         raise ForgetscopeError(f"No pair came to its end. {_see(plan.id, training.store)}")
 
 
-@guarded
 @trains
 def controlled(
     benchmark: BenchmarkArgument,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forgetscope.cli.console import Commands, echo, guarded, note, print_json, print_view
+from forgetscope.cli.console import Commands, echo, note, print_json, print_view
 from forgetscope.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ WorkersOption = Annotated[
 
 
 @app.command("list", epilog="Example: forgetscope data list")
-@guarded
 def list_sets(as_json: JsonOption = False) -> None:
     """List the data sets that are here, and those that can be fetched."""
     from forgetscope.data.cache import cache_folder
@@ -52,7 +51,6 @@ def list_sets(as_json: JsonOption = False) -> None:
 
 
 @app.command(epilog="Example: forgetscope data get cifar100 --from ~/Downloads/cifar-100-python.tar.gz")
-@guarded
 def get(
     name: Annotated[str, typer.Argument(help="cifar100 or tiny-imagenet.")],
     origin: Annotated[
@@ -73,7 +71,6 @@ def get(
 
 
 @app.command(epilog="Example: forgetscope data add birds ~/birds --size 64 --test-share 0.2")
-@guarded
 def add(
     name: NameArgument,
     path: Annotated[
@@ -110,7 +107,6 @@ def add(
 
 
 @app.command(epilog="Example: forgetscope data check cifar100 -o sheet.png")
-@guarded
 def check(
     name: NameArgument,
     output: Annotated[
@@ -146,7 +142,6 @@ def check(
 
 
 @app.command(epilog="Example: forgetscope data remove birds")
-@guarded
 def remove(name: NameArgument) -> None:
     """Delete a data set from the cache. Results are not touched."""
     from forgetscope.data.library import remove_data

@@ -8,14 +8,13 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import echo, guarded, note, patiently, print_json, print_view
+from forgetscope.cli.console import echo, note, patiently, print_json, print_view
 from forgetscope.cli.options import JsonOption, SetOption, ThreadsOption, overrides
 from forgetscope.errors import ForgetscopeError
 
 DEFAULT_OUT = Path("forgetscope-lemma")
 
 
-@guarded
 def lemma(
     data: Annotated[str, typer.Option(help="Data set to learn: glyphs, cifar100, or another that is in the cache.")] = "glyphs",
     hidden: Annotated[int, typer.Option(min=0, max=4096, help="Tanh units of the network; 0: a linear softmax model.")] = 32,

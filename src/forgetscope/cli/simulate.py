@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import guarded, patiently, print_json, print_view
+from forgetscope.cli.console import patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, SetOption, StoreOption, overrides
 
 
-@guarded
 def simulate(
     benchmark: Annotated[str, typer.Argument(metavar="PRESET-or-FILE", help="The benchmark whose shape the store gets.")],
     store: StoreOption = DEFAULT_STORE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forgetscope.characters import visible
-from forgetscope.cli.console import Commands, Unreadable, echo, guarded, patiently, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 
 @app.command("list", epilog="Example: forgetscope store list results")
-@guarded
 def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
     """Show what a store holds, what takes space, and what could be freed."""
     from forgetscope.housekeeping.inventory import take_inventory
@@ -46,7 +45,6 @@ def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = Fa
 
 
 @app.command(epilog="Example: forgetscope store verify results")
-@guarded
 def verify(
     store: StoreArgument = DEFAULT_STORE,
     quarantine: Annotated[
@@ -84,7 +82,6 @@ def verify(
 
 
 @app.command(epilog="Example: forgetscope store gc results --yes")
-@guarded
 def gc(
     store: StoreArgument = DEFAULT_STORE,
     every_state: Annotated[bool, typer.Option("--all", help="Every state, also of steps that others build on.")] = False,
@@ -113,7 +110,6 @@ def gc(
 
 
 @app.command("export", epilog="Example: forgetscope store export results -o results.tar --id 3f2a")
-@guarded
 def export_to(
     store: StoreArgument = DEFAULT_STORE,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("forgetscope-store.tar"),
@@ -143,7 +139,6 @@ def export_to(
 
 
 @app.command("import", epilog="Example: forgetscope store import results.tar elsewhere")
-@guarded
 def import_from(
     file: Annotated[Path, typer.Argument(help="A file that `forgetscope store export` wrote.")],
     store: Annotated[Path, typer.Argument(help="The store to add to; made if missing.")] = DEFAULT_STORE,
@@ -164,7 +159,6 @@ def import_from(
 
 
 @app.command(epilog='Example: forgetscope store sql "SELECT step, avg(forgetting) FROM classes GROUP BY step" results')
-@guarded
 def sql(
     query: Annotated[str, typer.Argument(help="Over steps, classes, probes, pairs, rehearsal and confusion.")],
     store: StoreArgument = DEFAULT_STORE,

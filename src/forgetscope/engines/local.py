@@ -192,7 +192,6 @@ class _Supervisor:
             process = idle.pop() if idle else self._hire()
             process.job = job
             process.tell(do="run", **self._engine.work.request(job))
-            self._dispatch.started(job)
 
     def _hire(self) -> _Process:
         process = _Process(self._engine.work.setup(), self._engine.logs / f"worker-{len(self._processes)}.log")

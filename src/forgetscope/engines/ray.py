@@ -126,8 +126,7 @@ class RayEngine:
 
     @property
     def count(self) -> int:
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        fits = sum(self._fit(resources) for resources in nodes)
+        fits = sum(self._fit(node["Resources"]) for node in _alive(self._ray))
         return min(fits, self._limit or fits)
 
     def prepare(self, memory: float, disk: float) -> None:
@@ -151,7 +150,6 @@ class RayEngine:
                     while len(running) < max(1, limit) and (job := dispatch.take()):
                         named = task.options(name=f"step {job.id[:8]}")
                         running[named.remote(self.work.setup(), self.work.request(job), board)] = job
-                        dispatch.started(job)
                     ended, _ = ray.wait(list(running), timeout=0.5)
                     self._listen(board, running, dispatch)
                     for reference in ended:
