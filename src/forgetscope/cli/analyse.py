@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+import forgetscope as fs
 from forgetscope.cli.console import echo, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
 from forgetscope.errors import SpecError
@@ -37,7 +38,7 @@ def analyse(
     """Turn a store into the paper's tables and the data of its figures, and say what they show.
 
     Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
-    from forgetscope.analysis.results import CODINGS, analyse
+    from forgetscope.analysis.results import CODINGS
     from forgetscope.options import nearest
     from forgetscope.outputs import refuse_foreign_folder
     from forgetscope.report.datafiles import write_analysis
@@ -51,7 +52,7 @@ def analyse(
     if table is None or out is not None:
         refuse_foreign_folder(out or DEFAULT_OUT, "--out")  # before what may take minutes
     with patiently() as progress:
-        found = analyse(
+        found = fs.analyse(
             store,
             coding=chosen,
             resamples=resamples,

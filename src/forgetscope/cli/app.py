@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import forgetscope as fs
 from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
@@ -31,10 +32,6 @@ from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
 from forgetscope.cli.plans import training
 from forgetscope.cli.simulate import simulate
 from forgetscope.errors import TRACEBACK, SpecError
-
-if TYPE_CHECKING:
-    from forgetscope.analysis.experiments import Experiment
-    from forgetscope.analysis.results import Analysis
 
 DEMO_STORE = Path("forgetscope-demo")
 
@@ -81,14 +78,13 @@ def demo(
     threads: ThreadsOption = None,
 ) -> None:
     """Watch a small network learn three groups of ten characters, and get a page that shows what it forgot."""
-    import forgetscope
     from forgetscope.outputs import PAGE, refuse_foreign_file
 
     refuse_foreign_file(store / "report.html", PAGE, "page")  # before what takes minutes
     with training():
-        experiment = forgetscope.run(forgetscope.RunSpec(seed=seed), store, on=forgetscope.Here(device=device, threads=threads))
+        experiment = fs.run(fs.RunSpec(seed=seed), store, on=fs.Here(device=device, threads=threads))
     _print_experiment(experiment)
-    page = forgetscope.write_report(experiment, store / "report.html")
+    page = fs.write_report(experiment, store / "report.html")
     echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {shlex.quote(str(store))}")
 
 
@@ -104,12 +100,10 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run one experiment. Run again, it continues where it stopped, or says that it is done."""
-    import forgetscope
-
     spec = run_spec(config, settings)
-    here = forgetscope.Here(device=device, threads=threads, channels_last=channels_last, compile=compile)
+    here = fs.Here(device=device, threads=threads, channels_last=channels_last, compile=compile)
     with training():
-        experiment = forgetscope.run(spec, store, on=here)
+        experiment = fs.run(spec, store, on=here)
     if as_json:
         from forgetscope.report.document import experiment_document
 
@@ -133,9 +127,8 @@ def show(
     from forgetscope.benchmark.records import recorded_plans, recorded_reruns
     from forgetscope.report import document
     from forgetscope.report.terminal import experiments as terminal
-    from forgetscope.store import Store
 
-    opened, left_out = Store.existing(store), Unreadable()
+    opened, left_out = fs.Store.existing(store), Unreadable()
     with patiently() as progress:
         everything = [] if id else glance(opened, progress, left_out)
     plans = recorded_plans(opened, left_out)
@@ -187,22 +180,19 @@ def report(
         return
     if width is not None:
         raise SpecError("A page has the width of its window: --width is for latex and png.")
-    import forgetscope
-    from forgetscope.analysis.experiments import open_experiment
     from forgetscope.outputs import PAGE, refuse_foreign_file
-    from forgetscope.store import Store
 
     path = output or Path("report.html")
     refuse_foreign_file(path, PAGE, "page")  # before what may take minutes
     left_out = Unreadable()
-    whole = [] if experiment is not None else Store.existing(store).experiments(left_out)
+    whole = [] if experiment is not None else fs.Store.existing(store).experiments(left_out)
     left_out.tell(experiment is not None or bool(whole))
     with patiently() as progress:
         if len(whole) < 2:
-            shown: Experiment | Analysis = open_experiment(store, experiment or (whole[0][-1].id if whole else None))
+            shown: fs.Experiment | fs.Analysis = fs.open_experiment(store, experiment or (whole[0][-1].id if whole else None))
         else:
-            shown = forgetscope.analyse(store, progress=progress)
-        page = forgetscope.write_report(shown, path, progress=progress)
+            shown = fs.analyse(store, progress=progress)
+        page = fs.write_report(shown, path, progress=progress)
     echo(f"The page: {page.resolve()}")
 
 
@@ -226,7 +216,7 @@ app.command(epilog="Example: forgetscope variants my.toml --vary sampling=reshuf
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
 
 
-def _print_experiment(experiment: Experiment) -> None:
+def _print_experiment(experiment: fs.Experiment) -> None:
     from forgetscope.report.terminal.experiments import experiment_view
 
     print_view(experiment_view(experiment))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import forgetscope as fs
 from forgetscope.cli.console import Unreadable, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
 
@@ -14,10 +15,9 @@ def approximations(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = F
     from forgetscope.analysis.questions.approximations import approximations as compute
     from forgetscope.report.document import approximations_document
     from forgetscope.report.terminal.approximations import approximations_view
-    from forgetscope.store import Store
 
     left_out = Unreadable()
-    found = compute(Store.existing(store), left_out)
+    found = compute(fs.Store.existing(store), left_out)
     left_out.tell(True)
     if as_json:
         print_json(approximations_document(found))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import forgetscope as fs
 from forgetscope.cli.console import Commands, Unreadable, echo, note, print_json, print_view
 from forgetscope.cli.options import (
     DEFAULT_STORE,
@@ -28,9 +29,6 @@ from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
-    from forgetscope.benchmark.space import BenchmarkSpec
-    from forgetscope.spec import RunSpec
-    from forgetscope.store import Store
 
 PlanArgument = Annotated[
     str, typer.Argument(metavar="PRESET, FILE or PLAN", help="A benchmark, or the id of any plan that was run into the store.")
@@ -82,20 +80,17 @@ def plan(
 ) -> None:
     """Say what a benchmark takes: steps to run, steps done, steps shared; time, memory and disk."""
     from forgetscope.benchmark.plans import benchmark_plan
-    from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.report.terminal.plans import plan_document, plan_view
-    from forgetscope.store import Store
 
-    spec = BenchmarkSpec.load(benchmark, overrides(settings))
+    spec = fs.BenchmarkSpec.load(benchmark, overrides(settings))
     missing = _fetch_data(spec.template) if estimate else "--no-estimate was given."
-    planned, opened = benchmark_plan(spec), Store(store)
+    planned, opened = benchmark_plan(spec), fs.Store(store)
     done, expected = len(planned.done(opened)), None
     if missing is None:
-        from forgetscope.engines.local import Local
         from forgetscope.engines.running import engaged, prospect
         from forgetscope.experiment.stopping import Stop, on_signals
 
-        stop, place = Stop(), Local(device=device, threads=threads, jobs=jobs)
+        stop, place = Stop(), fs.Local(device=device, threads=threads, jobs=jobs)
         with on_signals(stop), engaged(place, planned, opened, looking=True) as engine:
             # Looking runs no code of a user's own; what a run has measured is used all the same.
             ahead = prospect(engine, calibrating=not planned.own_code, stop=stop, note=note)
@@ -128,20 +123,16 @@ def run(
 ) -> None:
     """Run a benchmark. Run again, it continues; what is done is not done again."""
     from forgetscope.benchmark.shards import Shard
-    from forgetscope.benchmark.space import BenchmarkSpec
-    from forgetscope.engines.local import Local
-    from forgetscope.engines.ray import Ray
     from forgetscope.options import nearest
-    from forgetscope.store import Store
 
     if engine not in ENGINES:
         raise SpecError(f"--engine {engine!r} is not known.{nearest(engine, ENGINES)}")
     if engine == "local" and (address is not None or gpus_per_job):
         raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
-    part, opened = Shard.parse(shard) if shard else None, Store(training.store)
+    part, opened = Shard.parse(shard) if shard else None, fs.Store(training.store)
     of_ray = {} if engine == "local" else {"address": address, "gpus_per_job": gpus_per_job}
-    place = training.place(Local if engine == "local" else Ray, **of_ray)
-    spec = BenchmarkSpec.load(benchmark, overrides(training.settings))
+    place = training.place(fs.Local if engine == "local" else fs.Ray, **of_ray)
+    spec = fs.BenchmarkSpec.load(benchmark, overrides(training.settings))
     planned, outcome = work_off(spec, opened, place, estimating=training.estimate, shard=part)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
@@ -153,9 +144,8 @@ def status(
 ) -> None:
     """Look at a benchmark from another terminal: progress per partition, rate, time left, failures."""
     from forgetscope.benchmark.plans import Plan, benchmark_plan
-    from forgetscope.store import Store
 
-    opened = Store.existing(store)
+    opened = fs.Store.existing(store)
     found = _found(name, settings, opened)
     _tell_status(found if isinstance(found, Plan) else benchmark_plan(found), opened, as_json=as_json)
 
@@ -180,13 +170,11 @@ def retry(
     """Run the steps that failed once more, and everything that is still to do."""
     from forgetscope.benchmark.plans import Plan
     from forgetscope.benchmark.records import Journal, folder_of
-    from forgetscope.engines.local import Local
     from forgetscope.engines.running import made_ready
-    from forgetscope.store import Store
 
     if not failed:
         raise SpecError("bench retry: say which steps to retry: --failed.")
-    opened = Store.existing(store)
+    opened = fs.Store.existing(store)
     found = _found(name, settings, opened)
     if isinstance(found, Plan):
         allow(found, code or [])
@@ -197,13 +185,13 @@ def retry(
         _tell_status(planned, opened, as_json=as_json)
         return
     note(f"{len(again)} failed steps will be run again.")
-    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
+    place = fs.Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
     planned, outcome = work_off(planned, opened, place, estimating=False, again=again)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
 
 
-def _found(name: str, settings: list[str] | None, store: Store) -> BenchmarkSpec | Plan:
+def _found(name: str, settings: list[str] | None, store: fs.Store) -> fs.BenchmarkSpec | Plan:
     """A benchmark, or a plan that the store remembers."""
     from forgetscope.benchmark.recipes import find, recorded_plan
 
@@ -213,20 +201,19 @@ def _found(name: str, settings: list[str] | None, store: Store) -> BenchmarkSpec
     return recorded_plan(found) if isinstance(found, dict) else found
 
 
-def _fetch_data(run: RunSpec) -> str | None:
+def _fetch_data(run: fs.RunSpec) -> str | None:
     """Make or open the data set, for an estimate; why that is not possible, or None."""
-    from forgetscope.data.library import load_data
 
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed. Counts are complete; time, memory and disk need it."
     try:
-        load_data(run.dataset, run.image_size, note)
+        fs.load_data(run.dataset, run.image_size, note)
     except DataError as error:
         return str(error)
     return None
 
 
-def _tell_status(plan: Plan, store: Store, *, as_json: bool) -> None:
+def _tell_status(plan: Plan, store: fs.Store, *, as_json: bool) -> None:
     from forgetscope.benchmark.status import status_of
     from forgetscope.report.terminal.plans import status_view
 

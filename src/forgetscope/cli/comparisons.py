@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import forgetscope as fs
 from forgetscope.cli.console import print_json, print_view
 from forgetscope.cli.options import BenchmarkArgument, JsonOption, overrides, run_spec
 from forgetscope.cli.plans import Training, name_failures, trains
@@ -33,14 +34,14 @@ def compare(
     Per step and policy: means over the pairs with 95 % Student t intervals, and below them the mean difference to the baseline
     within pairs. Where policies do not differ, one such interval in twenty excludes zero by chance. Run again, it continues;
     with more pairs or policies, only what is new is run."""
-    from forgetscope.benchmark.pairs import Comparison, plan_name
+    from forgetscope.benchmark.pairs import plan_name
     from forgetscope.report.document import comparison_document
     from forgetscope.report.terminal.experiments import comparison_view
     from forgetscope.runs import results
 
     run = run_spec(config, training.settings)
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
-    wanted = Comparison(run, names, baseline, pairs, title)
+    wanted = fs.Comparison(run, names, baseline, pairs, title)
     plan, store, outcome = training.work_off(wanted)
     rows = results(wanted, plan, store)
     if as_json:
@@ -74,13 +75,12 @@ def variants(
     over pairs and paired differences to the run as it is, of forgetting and of each measure's rank correlation with it (in
     Fisher's z), with 95 % intervals. Run again, it continues."""
     from forgetscope.benchmark.pairs import plan_name
-    from forgetscope.benchmark.variants import Variants
     from forgetscope.report.document import variants_document
     from forgetscope.report.terminal.variants import variants_view
     from forgetscope.runs import results
 
     run = run_spec(config, training.settings)
-    wanted = Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
+    wanted = fs.Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
     plan, store, outcome = training.work_off(wanted)
     rows = results(wanted, plan, store)
     if as_json:
@@ -105,13 +105,11 @@ def controlled(
     class down more (NIC) are runs in which its own rehearsal images mislead it more (SIC). Only the new classes can make the
     difference: that parent, seed, rehearsal set and initial weights are equal is checked by digest. The table has a line per
     picked step, over its past classes; --json has every class. What the benchmark has run already is not run again."""
-    from forgetscope.benchmark.controlled import Controlled
-    from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.report.document import controlled_document
     from forgetscope.report.terminal.controlled import controlled_view
     from forgetscope.runs import results
 
-    wanted = Controlled(BenchmarkSpec.load(benchmark, overrides(training.settings)), runs)
+    wanted = fs.Controlled(fs.BenchmarkSpec.load(benchmark, overrides(training.settings)), runs)
     plan, store, outcome = training.work_off(wanted)
     found = results(wanted, plan, store)
     if as_json:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+import forgetscope as fs
 from forgetscope.cli.console import Commands, echo, note, print_json, print_view
 from forgetscope.errors import DataError
-
-if TYPE_CHECKING:
-    from forgetscope.data.images import DataSet
 
 app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None, cls=Commands)
 
@@ -28,13 +26,13 @@ def list_sets(as_json: JsonOption = False) -> None:
     """List the data sets that are here, and those that can be fetched."""
     from forgetscope.data.cache import cache_folder
     from forgetscope.data.known import KNOWN
-    from forgetscope.data.library import described, disk_bytes, leftovers, load_data
+    from forgetscope.data.library import described, disk_bytes, leftovers
     from forgetscope.report.terminal.experiments import data_view
 
     here, damaged = [], []
     for name in described():
         try:
-            here.append((load_data(name, verify=False), disk_bytes(name)))
+            here.append((fs.load_data(name, verify=False), disk_bytes(name)))
         except DataError as error:  # one damaged set must not hide the others
             damaged.append(str(error))
     known = {name: known.summary for name, known in KNOWN.items() if name not in described()}
@@ -62,11 +60,10 @@ def get(
     workers: WorkersOption = None,
 ) -> None:
     """Fetch a public data set and convert it. An interrupted download goes on where it stopped."""
-    from forgetscope.data.acquisition import get_data
     from forgetscope.progress import counting
 
     with counting() as progress:
-        data = get_data(name, origin, workers=workers or _cores(), progress=progress, note=note)
+        data = fs.get_data(name, origin, workers=workers or _cores(), progress=progress, note=note)
     echo(f'{data!r} is ready: dataset = "{name}"')
 
 
@@ -88,11 +85,10 @@ def add(
     workers: WorkersOption = None,
 ) -> None:
     """Convert your own images."""
-    from forgetscope.data.acquisition import add_data
     from forgetscope.progress import counting
 
     with counting() as progress:
-        data = add_data(
+        data = fs.add_data(
             name,
             path,
             test_share=test_share,
@@ -150,7 +146,7 @@ def remove(name: NameArgument) -> None:
     echo(f"Removed {name}.")
 
 
-def _facts(data: DataSet) -> dict[str, Any]:
+def _facts(data: fs.DataSet) -> dict[str, Any]:
     import numpy as np
 
     train, test = (np.bincount(part.labels, minlength=len(data.classes)).tolist() for part in (data.train, data.test))

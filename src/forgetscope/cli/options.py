@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from forgetscope.spec import RunSpec
+import forgetscope as fs
 
 DEFAULT_STORE = Path("forgetscope-store")
 
@@ -33,12 +32,11 @@ BenchmarkArgument = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
-def run_spec(file: Path | None, settings: list[str] | None) -> RunSpec:
+def run_spec(file: Path | None, settings: list[str] | None) -> fs.RunSpec:
     """Of a file, or with the defaults."""
-    from forgetscope.spec import RunSpec
 
     given = overrides(settings)
-    return RunSpec(**given) if file is None else RunSpec.from_toml(file, given)
+    return fs.RunSpec(**given) if file is None else fs.RunSpec.from_toml(file, given)
 
 
 def overrides(settings: list[str] | None) -> dict[str, object]:

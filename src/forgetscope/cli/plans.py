@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import forgetscope as fs
 from forgetscope.cli.options import (
     DEFAULT_STORE,
     ChannelsLastOption,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from forgetscope.benchmark.shards import Shard
     from forgetscope.engines.dispatch import Outcome
     from forgetscope.engines.work import Place
-    from forgetscope.store import Store
 
 
 @contextmanager
@@ -67,13 +67,10 @@ class Training:
         names = ("jobs", "device", "threads", "channels_last", "compile")
         return make(**{name: getattr(self, name) for name in names}, **more)
 
-    def work_off(self, wanted: Spec) -> tuple[Plan, Store, Outcome]:
+    def work_off(self, wanted: Spec) -> tuple[Plan, fs.Store, Outcome]:
         """On this machine, into the store."""
-        from forgetscope.engines.local import Local
-        from forgetscope.store import Store
-
-        store = Store(self.store)
-        plan, outcome = work_off(wanted, store, self.place(Local), estimating=self.estimate)
+        store = fs.Store(self.store)
+        plan, outcome = work_off(wanted, store, self.place(fs.Local), estimating=self.estimate)
         return plan, store, outcome
 
 
@@ -92,7 +89,7 @@ def trains(command: Callable[..., None]) -> Callable[..., None]:
 
 def work_off(
     wanted: Spec | Plan,
-    store: Store,
+    store: fs.Store,
     place: Place,
     *,
     estimating: bool,
@@ -116,7 +113,7 @@ def allow(plan: Plan, code: list[str]) -> None:
         )
 
 
-def name_failures(plan: Plan, store: Store, outcome: Outcome) -> None:
+def name_failures(plan: Plan, store: fs.Store, outcome: Outcome) -> None:
     """A step that is not done makes the command fail, after everything else is done."""
     from forgetscope.benchmark.records import Journal, folder_of
     from forgetscope.report.words.quantities import counted

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import forgetscope as fs
 from forgetscope.characters import visible
 from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE
@@ -33,10 +34,9 @@ def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = Fa
     """Show what a store holds, what takes space, and what could be freed."""
     from forgetscope.housekeeping.inventory import take_inventory
     from forgetscope.report.terminal.storage import inventory_view
-    from forgetscope.store import Store
 
     left_out = Unreadable()
-    held = take_inventory(Store.existing(store), left_out)
+    held = take_inventory(fs.Store.existing(store), left_out)
     left_out.tell(held.steps > 0)
     if as_json:
         print_json({"store": str(store), **_plain(asdict(held))})
@@ -55,9 +55,8 @@ def verify(
     """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing by itself."""
     from forgetscope.housekeeping.verification import expel_damaged, verify_store
     from forgetscope.report.terminal.storage import damage_lines
-    from forgetscope.store import Store
 
-    opened = Store.existing(store)
+    opened = fs.Store.existing(store)
     if quarantine:
         opened.prepare()
     with patiently() as progress:
@@ -91,9 +90,8 @@ def gc(
     """List, or with --yes free, what the results do not need: states that no step builds on, and leftovers."""
     from forgetscope.housekeeping.freeing import free, freeable
     from forgetscope.report.terminal.storage import freeable_view
-    from forgetscope.store import Store
 
-    opened = Store.existing(store)
+    opened = fs.Store.existing(store)
     found = listed = freeable(opened, every_state=every_state)
     if yes and listed:
         opened.prepare()
@@ -125,10 +123,9 @@ def export_to(
     from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
     from forgetscope.report.words.quantities import counted, size_text
-    from forgetscope.store import Store
 
     refuse_foreign_file(output, EXPORT, "export")
-    opened = Store.existing(store)
+    opened = fs.Store.existing(store)
     steps, plans = chains(opened, ids or []), [] if ids else plan_files(opened)
     with patiently() as progress:
         size = export_steps(steps, output, plans=plans, states=not without_states, progress=progress)
@@ -146,10 +143,9 @@ def import_from(
 ) -> None:
     """Add the steps of an exported file to a store, each verified. Run it again to continue."""
     from forgetscope.housekeeping.exchange import import_steps
-    from forgetscope.store import Store
 
     with patiently() as progress:
-        result = import_steps(file, Store(store), progress)
+        result = import_steps(file, fs.Store(store), progress)
     if as_json:
         print_json(_plain(asdict(result)))
     else:
@@ -168,10 +164,9 @@ def sql(
     from forgetscope.housekeeping.sql import query as ask
     from forgetscope.housekeeping.sql import rows
     from forgetscope.report.terminal.storage import answer_view
-    from forgetscope.store import Store
 
     left_out = Unreadable()
-    answer = ask(Store.existing(store), query, left_out)
+    answer = ask(fs.Store.existing(store), query, left_out)
     left_out.tell(True)
     if as_json:
         print_json(rows(answer))
