@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -152,44 +153,26 @@ def sample(spec: BenchmarkSpec, classes: int) -> list[Drawn]:
 
     No pair of sequence and seed occurs twice, except across the retentions and policies of a paired design."""
     drawn, taken = [], set[tuple[Increments, int]]()
-    for increment in spec.increments:
-        for key in _keys(spec, increment):
-            sequence_seed, seed, sequence = _draw(spec, classes, increment, key, taken)
-            for retention, policy, number in _members(spec, key):
-                run = spec.run_of(increment, retention, policy, sequence_seed, seed)
-                drawn.append(Drawn(Partition(increment, retention), policy, number, run, sequence))
+    everywhere = [(retention, policy) for retention in spec.retentions for policy in spec.policies]
+    # What a draw is a function of, besides increment, number and seed, and the experiments that share it.
+    shared = {f"{retention}/{policy}": [(retention, policy)] for retention, policy in everywhere}
+    if spec.design == "paired":
+        shared = {"None/None": everywhere}
+    for increment, (key, members), number in product(spec.increments, shared.items(), range(spec.experiments)):
+        sequence_seed, seed, sequence = _draw(spec, classes, increment, f"{key}/{number}", taken)
+        for retention, policy in members:
+            run = spec.run_of(increment, retention, policy, sequence_seed, seed)
+            drawn.append(Drawn(Partition(increment, retention), policy, number, run, sequence))
     order = {cell: i for i, cell in enumerate((p, policy) for p in spec.partitions(2) for policy in spec.policies)}
     return sorted(drawn, key=lambda d: (order[d.partition, d.policy], d.number))
 
 
-class _Key(NamedTuple):
-    """What a draw is a function of, besides increment and seed; a paired one has neither retention nor policy."""
-
-    retention: float | None
-    policy: str | None
-    number: int
-
-
-def _keys(spec: BenchmarkSpec, increment: float) -> Iterator[_Key]:
-    cells = [(None, None)] if spec.design == "paired" else [(r, p) for r in spec.retentions for p in spec.policies]
-    for retention, policy in cells:
-        for number in range(spec.experiments):
-            yield _Key(retention, policy, number)
-
-
-def _members(spec: BenchmarkSpec, key: _Key) -> list[tuple[float, str, int]]:
-    """The experiments that share one draw."""
-    retentions = spec.retentions if key.retention is None else (key.retention,)
-    policies = spec.policies if key.policy is None else (key.policy,)
-    return [(retention, policy, key.number) for retention in retentions for policy in policies]
-
-
 def _draw(
-    spec: BenchmarkSpec, classes: int, increment: float, key: _Key, taken: set[tuple[Increments, int]]
+    spec: BenchmarkSpec, classes: int, increment: float, key: str, taken: set[tuple[Increments, int]]
 ) -> tuple[int, int, Increments]:
     attempt = 0
     while True:
-        name = f"{increment:g}/{key.retention}/{key.policy}/{key.number}/{attempt}"
+        name = f"{increment:g}/{key}/{attempt}"
         index = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
         sequence_seed, seed = Streams(spec.seed, 0)("experiment", index).integers(SEEDS, size=2).tolist()
         sequence = class_sequence(classes, increment, spec.steps_of(increment), sequence_seed)

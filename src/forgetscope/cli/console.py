@@ -92,5 +92,6 @@ def print_view(view: RenderableType, *, whole: bool = False) -> None:
 
 
 def print_json(value: object) -> None:
+    """Paths are strings there."""
     unicode = sys.stdout.encoding.lower().startswith("utf")  # elsewhere, JSON's own escapes
-    print(visible_json(json.dumps(value, indent=1, ensure_ascii=not unicode)), flush=True)
+    print(visible_json(json.dumps(value, indent=1, ensure_ascii=not unicode, default=os.fspath)), flush=True)

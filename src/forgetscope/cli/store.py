@@ -39,7 +39,7 @@ def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = Fa
     held = take_inventory(fs.Store.existing(store), left_out)
     left_out.tell(held.steps > 0)
     if as_json:
-        print_json({"store": str(store), **_plain(asdict(held))})
+        print_json({"store": str(store), **asdict(held)})
     else:
         print_view(inventory_view(held, str(store)))
 
@@ -63,7 +63,7 @@ def verify(
         verified = verify_store(opened, progress)
     moved, left = expel_damaged(opened, verified) if quarantine and verified.damage else ([], verified.damage)
     if as_json:
-        print_json(_plain(asdict(verified)) | {"moved": moved})
+        print_json(asdict(verified) | {"moved": moved})
     else:
         for line in [*damage_lines(verified), *moved]:  # not a table: paths are there to be copied
             echo(visible(line))
@@ -147,7 +147,7 @@ def import_from(
     with patiently() as progress:
         result = import_steps(file, fs.Store(store), progress)
     if as_json:
-        print_json(_plain(asdict(result)))
+        print_json(asdict(result))
     else:
         _tell(result, file, store)
     if result.damaged:
@@ -193,12 +193,3 @@ def _tell(result: Imported, file: Path, store: Path) -> None:
 
 def _item(item: Freeable) -> dict[str, Any]:
     return {"what": item.kind, "step": item.id, "path": str(item.path), "bytes": item.bytes}
-
-
-def _plain(value: Any) -> Any:
-    """Paths as strings, for JSON."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
