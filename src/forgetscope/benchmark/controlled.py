@@ -6,7 +6,6 @@ work of the new classes alone.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forgetscope.benchmark.plans import Plan, Reruns, empty_plan
-from forgetscope.benchmark.space import BenchmarkSpec, Partition, sample
+from forgetscope.benchmark.space import BenchmarkSpec, sample
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
 from forgetscope.randomness import Streams
@@ -55,7 +54,7 @@ def controlled_plan(
             size = round(partition.increment * classes)
             if math.comb(classes - (step - 1) * size, size) <= runs:
                 continue  # the classes that are left can be chosen in too few ways
-            rng = _stream(spec, step, partition)
+            rng = Streams(spec.seed, step)("rerun", f"{partition.increment:g}/{partition.retention:g}")
             candidates = [experiment for experiment in drawn if experiment.partition == partition]
             picked = candidates[rng.integers(len(candidates))]
             specs = plan.specs_of(picked.run, picked.sequence[:step])
@@ -83,8 +82,3 @@ def other_classes(
     while len(found) <= runs:
         found[tuple(sorted(rng.choice(free, len(original), replace=False).tolist()))] = None
     return list(found)[1:]
-
-
-def _stream(spec: BenchmarkSpec, step: int, partition: Partition) -> np.random.Generator:
-    name = f"{partition.increment:g}/{partition.retention:g}"
-    return Streams(spec.seed, step)("rerun", int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))

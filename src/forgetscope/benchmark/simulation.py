@@ -5,7 +5,6 @@ Analysis, reports and scale can be tried on it. It needs neither the data set no
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -283,9 +282,7 @@ class Simulation:
         return train - round((spec.training.validation or 0.0) * train)
 
     def _stream(self, key: str, what: str) -> np.random.Generator:
-        return Streams(self.seed, 0)(
-            "simulation", int.from_bytes(hashlib.sha256(f"{key}/{what}".encode()).digest()[:8], "little")
-        )
+        return Streams(self.seed, 0)("simulation", f"{key}/{what}")
 
 
 def _keys(specs: Sequence[StepSpec]) -> list[str]:

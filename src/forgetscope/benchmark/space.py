@@ -7,7 +7,6 @@ order in which experiments are drawn or run.
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -122,14 +121,8 @@ class BenchmarkSpec(Options):
         return [Partition(increment, retention) for increment in increments for retention in self.retentions]
 
     def run_of(self, increment: float, retention: float, policy: str, sequence_seed: int, seed: int) -> RunSpec:
-        chosen = {
-            "increment": increment,
-            "retention": retention,
-            "policy": policy,
-            "sequence_seed": sequence_seed,
-            "seed": seed,
-        }
-        return RunSpec(**{**self.run, **chosen, "steps": self.steps_of(increment)})
+        chosen = {"policy": policy, "sequence_seed": sequence_seed, "seed": seed, "steps": self.steps_of(increment)}
+        return RunSpec(**{**self.run, **chosen, "increment": increment, "retention": retention})
 
     @cached_property
     def template(self) -> RunSpec:
@@ -173,8 +166,7 @@ def _draw(
     attempt = 0
     while True:
         name = f"{increment:g}/{key}/{attempt}"
-        index = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-        sequence_seed, seed = Streams(spec.seed, 0)("experiment", index).integers(SEEDS, size=2).tolist()
+        sequence_seed, seed = Streams(spec.seed, 0)("experiment", name).integers(SEEDS, size=2).tolist()
         sequence = class_sequence(classes, increment, spec.steps_of(increment), sequence_seed)
         if (sequence, seed) not in taken:
             taken.add((sequence, seed))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,9 @@ from forgetscope.cli.console import print_json, print_view
 from forgetscope.cli.options import BenchmarkArgument, JsonOption, overrides, run_spec
 from forgetscope.cli.plans import Training, name_failures, trains
 from forgetscope.errors import ForgetscopeError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 ConfigArgument = Annotated[
     Path | None, typer.Argument(help="A run's TOML file; its seed is that of the first pair. Default: the demo's run.")
@@ -37,22 +41,12 @@ def compare(
     from forgetscope.benchmark.pairs import plan_name
     from forgetscope.report.document import comparison_document
     from forgetscope.report.terminal.experiments import comparison_view
-    from forgetscope.runs import results
 
     run = run_spec(config, training.settings)
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
     wanted = fs.Comparison(run, names, baseline, pairs, title)
-    plan, store, outcome = training.work_off(wanted)
-    rows = results(wanted, plan, store)
-    if as_json:
-        print_json(comparison_document(plan.id, rows))
-    elif rows:
-        print_view(comparison_view(rows), whole=True)
-    name_failures(plan, store, outcome)
-    if not rows:
-        raise ForgetscopeError(
-            f"No pair came to its end under {wanted.compared_with} and another policy. {_see(plan.id, training.store)}"
-        )
+    nothing = f"No pair came to its end under {wanted.compared_with} and another policy."
+    _tell(wanted, training, comparison_document if as_json else None, comparison_view, nothing)
 
 
 @trains
@@ -77,19 +71,10 @@ def variants(
     from forgetscope.benchmark.pairs import plan_name
     from forgetscope.report.document import variants_document
     from forgetscope.report.terminal.variants import variants_view
-    from forgetscope.runs import results
 
     run = run_spec(config, training.settings)
     wanted = fs.Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
-    plan, store, outcome = training.work_off(wanted)
-    rows = results(wanted, plan, store)
-    if as_json:
-        print_json(variants_document(plan.id, rows))
-    elif rows:
-        print_view(variants_view(rows), whole=True)
-    name_failures(plan, store, outcome)
-    if not rows:
-        raise ForgetscopeError(f"No pair came to its end. {_see(plan.id, training.store)}")
+    _tell(wanted, training, variants_document if as_json else None, variants_view, "No pair came to its end.")
 
 
 @trains
@@ -107,17 +92,28 @@ def controlled(
     picked step, over its past classes; --json has every class. What the benchmark has run already is not run again."""
     from forgetscope.report.document import controlled_document
     from forgetscope.report.terminal.controlled import controlled_view
-    from forgetscope.runs import results
 
     wanted = fs.Controlled(fs.BenchmarkSpec.load(benchmark, overrides(training.settings)), runs)
+    _tell(wanted, training, controlled_document if as_json else None, controlled_view, "No step was picked.")
+
+
+def _tell(
+    wanted: fs.Comparison | fs.Variants | fs.Controlled,
+    training: Training,
+    document: Callable[[str, Any], object] | None,
+    view: Callable[[Any], RenderableType],
+    nothing: str,
+) -> None:
+    """Run it and print what it shows, as JSON if there is a document for that. nothing: what is wrong if there are no rows."""
+    from forgetscope.runs import results
+
     plan, store, outcome = training.work_off(wanted)
-    found = results(wanted, plan, store)
-    if as_json:
-        print_json(controlled_document(plan.id, found))
-    else:
-        print_view(controlled_view(found), whole=True)
+    rows = results(wanted, plan, store)
+    if document is not None:
+        print_json(document(plan.id, rows))
+    elif rows:
+        print_view(view(rows), whole=True)
     name_failures(plan, store, outcome)
-
-
-def _see(plan: str, store: Path) -> str:
-    return f"See `forgetscope bench status {shlex.quote(plan)} --store {shlex.quote(str(store))}`."
+    if not rows:
+        where = f"{shlex.quote(plan.id)} --store {shlex.quote(str(training.store))}"
+        raise ForgetscopeError(f"{nothing} See `forgetscope bench status {where}`.")
