@@ -54,19 +54,13 @@ class Comparison:
         return self.baseline or next(iter(self.policies), "")
 
 
-def comparison_plan(
-    run: RunSpec,
-    policies: Sequence[str],
-    pairs: int = PAIRS,
-    name: str = "compare",
-    data: DataFacts | None = None,
-    sources: Mapping[str, str] | None = None,
-) -> Plan:
-    """Every policy on every pair. The run's own policy does not count."""
-    run = member_of(run, 0, policy=policies[0])
-    about = {"kind": "compare", "name": name, "run": run.to_toml(), "policies": list(policies), "pairs": pairs}
+def comparison_plan(spec: Comparison, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
+    """Every policy on every pair."""
+    run, policies = member_of(spec.run, 0, policy=spec.policies[0]), list(spec.policies)
+    name = spec.name or plan_name(run.dataset, "compare")
+    about = {"kind": "compare", "name": name, "run": run.to_toml(), "policies": policies, "pairs": spec.pairs}
     plan = empty_plan(about, run, (*policies, run.network), data, sources)
-    for number in range(pairs):
+    for number in range(spec.pairs):
         for policy in policies:
             plan.add_chain(plan.specs_of(member_of(run, number, policy=policy)), policy, number=number)
     return plan

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from forgetscope.benchmark.pairs import PAIRS, check_pairs, member_of
+from forgetscope.benchmark.pairs import PAIRS, check_pairs, member_of, plan_name
 from forgetscope.benchmark.plans import Plan, empty_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
@@ -81,19 +81,12 @@ def parse_variant(setting: str, run: RunSpec) -> Variant:
     return variant
 
 
-def variants_plan(
-    run: RunSpec,
-    variants: Sequence[Variant],
-    pairs: int,
-    name: str = "variants",
-    data: DataFacts | None = None,
-    sources: Mapping[str, str] | None = None,
-) -> Plan:
+def variants_plan(spec: Variants, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
     """The run as it is and each variant, on every pair; `chains` in this order, pair by pair."""
-    about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": pairs}
-    runs = (run, *(changed(run, variant) for variant in variants))
-    plan = empty_plan(about, run, (code for r in runs for code in (r.policy, r.network)), data, sources)
-    for number in range(pairs):
+    run, variants, name = spec.run, spec.variants, spec.name or plan_name(spec.run.dataset, "variants")
+    about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": spec.pairs}
+    plan = empty_plan(about, run, (code for r in spec.runs for code in (r.policy, r.network)), data, sources)
+    for number in range(spec.pairs):
         base = member_of(run, number)
         for variant in (BASELINE, *variants):
             member = base if variant.option is None else changed(base, variant)
