@@ -52,8 +52,8 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Options(Frozen):
-    """What a user writes down: whatever is wrong with it is said in the user's terms."""
+class Asked(Frozen):
+    """Options that a person gives: what is wrong with them is told in words."""
 
     def __init__(self, /, **options: Any) -> None:
         try:
@@ -62,7 +62,7 @@ class Options(Frozen):
             raise SpecError(explain(error, type(self))) from None
 
 
-class RunSpec(Options):
+class RunSpec(Asked):
     """One experiment: a sequence of incremental steps, a rehearsal policy and a seed.
 
     >>> import forgetscope as fs

@@ -22,7 +22,7 @@ from forgetscope.errors import SpecError
 from forgetscope.options import checked, nearest, read_toml, toml_value
 from forgetscope.randomness import Streams
 from forgetscope.scenario import Increments, class_sequence
-from forgetscope.spec import Options, RunSpec, Seed, Share
+from forgetscope.spec import Asked, RunSpec, Seed, Share
 
 DECIDED_BY_THE_SPACE = ("increment", "retention", "policy", "sequence", "sequence_seed", "memory")
 SEEDS = 2**32
@@ -38,7 +38,7 @@ class Partition(NamedTuple):
         return f"increment {100 * self.increment:g} %, retention {100 * self.retention:g} %"
 
 
-class BenchmarkSpec(Options):
+class BenchmarkSpec(Asked):
     """What a benchmark's file says. Options that are not of the benchmark itself are those of every run in it.
 
     >>> import forgetscope as fs

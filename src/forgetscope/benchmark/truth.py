@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from forgetscope.spec import Options
+from forgetscope.spec import Asked
 
 Matrix = NDArray[np.float64]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -20,7 +20,7 @@ COEFFICIENTS = ("sic", "cic", "nic")  # in the order of vectors and matrices her
 RETENTION = 0.2  # where retention changes nothing
 
 
-class Truth(Options):
+class Truth(Asked):
     """Effects, noise and correlations of standardised quantities. The defaults are near the paper's results on CIFAR-100."""
 
     sic_effect: float = Field(0.75, description="Change of forgetting, in units of its spread, per standard deviation of SIC.")

@@ -13,7 +13,7 @@ import forgetscope as fs
 from forgetscope.cli.console import print_json, print_view
 from forgetscope.cli.options import BenchmarkArgument, JsonOption, overrides, run_spec
 from forgetscope.cli.plans import Training, name_failures, trains
-from forgetscope.errors import ForgetscopeError
+from forgetscope.errors import ForgetscopeError, SpecError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,6 +42,8 @@ def compare(
     from forgetscope.report.document import comparison_document
     from forgetscope.report.terminal.experiments import comparison_view
 
+    if "policy" in overrides(training.settings):
+        raise SpecError("--set policy: name the policies that are compared with --policies, for example uniform,entropy.")
     run = run_spec(config, training.settings)
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
     wanted = fs.Comparison(run, names, baseline, pairs, title)

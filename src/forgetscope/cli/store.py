@@ -13,6 +13,7 @@ import forgetscope as fs
 from forgetscope.characters import visible
 from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE
+from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
     from forgetscope.housekeeping.exchange import Imported
@@ -165,6 +166,8 @@ def sql(
     from forgetscope.housekeeping.sql import rows
     from forgetscope.report.terminal.storage import answer_view
 
+    if Path(query).is_dir():
+        raise SpecError(f"{query} is a folder, and no question. Ask one: {_command('sql', 'FROM steps')} {shlex.quote(query)}")
     left_out = Unreadable()
     answer = ask(fs.Store.existing(store), query, left_out)
     left_out.tell(True)

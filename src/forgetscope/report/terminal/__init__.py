@@ -1,4 +1,5 @@
 """Views for a terminal, all of them made of `tables`.
 
-`experiments` and stores, `exhibits` of an analysis, `plans`, `storage`, and a module for each study.
+`experiments` and stores, `exhibits` of an analysis, `plans`, `storage`, and the studies: `controlled`, `variants`,
+`approximations`, `simulation`.
 """
