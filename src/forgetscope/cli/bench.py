@@ -24,7 +24,7 @@ from forgetscope.cli.options import (
     StoreOption,
     overrides,
 )
-from forgetscope.cli.plans import Training, allow, name_failures, trains, work_off
+from forgetscope.cli.plans import PlanOptions, allow, name_failures, with_plan_options, work_off
 from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -110,10 +110,10 @@ def plan(
 
 
 @app.command(epilog="Example: forgetscope bench run glyphs --store results --jobs 2")
-@trains
+@with_plan_options
 def run(
     benchmark: BenchmarkArgument,
-    training: Training = Training(),
+    options: PlanOptions = PlanOptions(),
     engine: Annotated[str, typer.Option(help="local: processes of this machine. ray: a Ray cluster.")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Of a running Ray cluster, or auto. Default: one is started here.")
@@ -132,11 +132,11 @@ def run(
         raise SpecError(f"--engine {engine!r} is not known.{nearest(engine, ENGINES)}")
     if engine == "local" and (address is not None or gpus_per_job):
         raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
-    part, opened = Shard.parse(shard) if shard else None, fs.Store(training.store)
+    part, opened = Shard.parse(shard) if shard else None, fs.Store(options.store)
     of_ray = {} if engine == "local" else {"address": address, "gpus_per_job": gpus_per_job}
-    place = training.place(fs.Local if engine == "local" else fs.Ray, **of_ray)
-    spec = fs.BenchmarkSpec.load(benchmark, overrides(training.settings))
-    planned, outcome = work_off(spec, opened, place, estimating=training.estimate, shard=part)
+    place = options.place(fs.Local if engine == "local" else fs.Ray, **of_ray)
+    spec = fs.BenchmarkSpec.load(benchmark, overrides(options.settings))
+    planned, outcome = work_off(spec, opened, place, estimating=options.estimate, shard=part)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
 

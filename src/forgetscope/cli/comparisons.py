@@ -12,7 +12,7 @@ import typer
 import forgetscope as fs
 from forgetscope.cli.console import print_json, print_view
 from forgetscope.cli.options import BenchmarkArgument, JsonOption, overrides, run_spec
-from forgetscope.cli.plans import Training, name_failures, trains
+from forgetscope.cli.plans import PlanOptions, name_failures, with_plan_options
 from forgetscope.errors import ForgetscopeError, SpecError
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ ConfigArgument = Annotated[
 PairsOption = Annotated[int, typer.Option(min=1, max=10_000, help="Pairs of class sequence and seed; an interval needs two.")]
 
 
-@trains
+@with_plan_options
 def compare(
     config: ConfigArgument = None,
     policies: Annotated[str, typer.Option(help="Their names, with commas between.")] = "uniform,herding",
     baseline: Annotated[str | None, typer.Option(help="The policy to compare with. Default: the first.")] = None,
     pairs: PairsOption = 5,
-    training: Training = Training(),
+    options: PlanOptions = PlanOptions(),
     as_json: JsonOption = False,
 ) -> None:
     """Compare rehearsal policies: the same class sequences and seeds under each, from common first steps.
@@ -42,16 +42,16 @@ def compare(
     from forgetscope.report.document import comparison_document
     from forgetscope.report.terminal.experiments import comparison_view
 
-    if "policy" in overrides(training.settings):
+    if "policy" in overrides(options.settings):
         raise SpecError("--set policy: name the policies that are compared with --policies, for example uniform,entropy.")
-    run = run_spec(config, training.settings)
+    run = run_spec(config, options.settings)
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
     wanted = fs.Comparison(run, names, baseline, pairs, title)
     nothing = f"No pair came to its end under {wanted.compared_with} and another policy."
-    _tell(wanted, training, comparison_document if as_json else None, comparison_view, nothing)
+    _tell(wanted, options, comparison_document if as_json else None, comparison_view, nothing)
 
 
-@trains
+@with_plan_options
 def variants(
     config: ConfigArgument = None,
     vary: Annotated[
@@ -61,7 +61,7 @@ def variants(
         ),
     ] = None,
     pairs: PairsOption = 5,
-    training: Training = Training(),
+    options: PlanOptions = PlanOptions(),
     as_json: JsonOption = False,
 ) -> None:
     """What another protocol changes: one option at a time, on the same class sequences and seeds.
@@ -74,16 +74,16 @@ def variants(
     from forgetscope.report.document import variants_document
     from forgetscope.report.terminal.variants import variants_view
 
-    run = run_spec(config, training.settings)
+    run = run_spec(config, options.settings)
     wanted = fs.Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
-    _tell(wanted, training, variants_document if as_json else None, variants_view, "No pair came to its end.")
+    _tell(wanted, options, variants_document if as_json else None, variants_view, "No pair came to its end.")
 
 
-@trains
+@with_plan_options
 def controlled(
     benchmark: BenchmarkArgument,
     runs: Annotated[int, typer.Option(min=2, max=10_000, help="Further runs of each picked step.")] = 19,
-    training: Training = Training(),
+    options: PlanOptions = PlanOptions(),
     as_json: JsonOption = False,
 ) -> None:
     """Run one step of each partition again and again with other new classes, and nothing else changed.
@@ -95,13 +95,13 @@ def controlled(
     from forgetscope.report.document import controlled_document
     from forgetscope.report.terminal.controlled import controlled_view
 
-    wanted = fs.Controlled(fs.BenchmarkSpec.load(benchmark, overrides(training.settings)), runs)
-    _tell(wanted, training, controlled_document if as_json else None, controlled_view, "No step was picked.")
+    wanted = fs.Controlled(fs.BenchmarkSpec.load(benchmark, overrides(options.settings)), runs)
+    _tell(wanted, options, controlled_document if as_json else None, controlled_view, "No step was picked.")
 
 
 def _tell(
     wanted: fs.Comparison | fs.Variants | fs.Controlled,
-    training: Training,
+    options: PlanOptions,
     document: Callable[[str, Any], object] | None,
     view: Callable[[Any], RenderableType],
     nothing: str,
@@ -109,7 +109,7 @@ def _tell(
     """Run it and print what it shows, as JSON if there is a document for that. nothing: what is wrong if there are no rows."""
     from forgetscope.runs import results
 
-    plan, store, outcome = training.work_off(wanted)
+    plan, store, outcome = options.work_off(wanted)
     rows = results(wanted, plan, store)
     if document is not None:
         print_json(document(plan.id, rows))
@@ -117,5 +117,5 @@ def _tell(
         print_view(view(rows), whole=True)
     name_failures(plan, store, outcome)
     if not rows:
-        where = f"{shlex.quote(plan.id)} --store {shlex.quote(str(training.store))}"
+        where = f"{shlex.quote(plan.id)} --store {shlex.quote(str(options.store))}"
         raise ForgetscopeError(f"{nothing} See `forgetscope bench status {where}`.")

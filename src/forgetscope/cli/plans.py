@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def training() -> Iterator[None]:
-    """A block that trains: signals stop it as Ctrl-C does, and what it frees it may need again."""
+    """A block that with_plan_options: signals stop it as Ctrl-C does, and what it frees it may need again."""
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.default_int_handler)  # until a run takes them over
     keep_memory()
@@ -50,7 +50,7 @@ def training() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Training:
+class PlanOptions:
     """The options of a command that runs a plan."""
 
     store: StoreOption = DEFAULT_STORE
@@ -74,15 +74,15 @@ class Training:
         return plan, store, outcome
 
 
-def trains(command: Callable[..., None]) -> Callable[..., None]:
-    """In place of its parameter `training`, the command has the options of Training."""
-    own, options = inspect.signature(command, eval_str=True).parameters, inspect.signature(Training, eval_str=True).parameters
+def with_plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    """In place of its parameter `options`, the command line has those of PlanOptions."""
+    own, shared = (inspect.signature(made, eval_str=True).parameters for made in (command, PlanOptions))
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> None:
-        command(training=Training(**{name: given.pop(name) for name in options}), **given)
+        command(options=PlanOptions(**{name: given.pop(name) for name in shared}), **given)
 
-    of_each = (options.values() if name == "training" else [parameter] for name, parameter in own.items())
+    of_each = (shared.values() if name == "options" else [parameter] for name, parameter in own.items())
     wrapper.__signature__ = inspect.Signature(list(chain.from_iterable(of_each)))  # type: ignore[attr-defined]
     return wrapper
 
