@@ -55,7 +55,7 @@ def compare(
     with more pairs or policies, only what is new is run."""
     from forgetscope.benchmark.pairs import Comparison, plan_name
     from forgetscope.engines.local import Local
-    from forgetscope.report.document import comparison_document
+    from forgetscope.report.document import study_document
     from forgetscope.report.terminal.experiments import comparison_view
     from forgetscope.runs import results
     from forgetscope.store import Store
@@ -67,7 +67,7 @@ def compare(
     plan, outcome = work_off(wanted, opened, place, estimating=estimate)
     rows = results(wanted, plan, opened)
     if as_json:
-        print_json(comparison_document(plan.id, rows))
+        print_json(study_document(plan=plan.id, policies=rows))
     elif rows:
         print_view(comparison_view(rows), whole=True)
     name_failures(plan, opened, outcome)
@@ -108,8 +108,8 @@ def variants(
     from forgetscope.benchmark.pairs import plan_name
     from forgetscope.benchmark.variants import Variants
     from forgetscope.engines.local import Local
-    from forgetscope.report.document import variants_document
-    from forgetscope.report.terminal.variants import variants_view
+    from forgetscope.report.document import study_document
+    from forgetscope.report.terminal.studies import variants_view
     from forgetscope.runs import results
     from forgetscope.store import Store
 
@@ -119,7 +119,7 @@ def variants(
     plan, outcome = work_off(wanted, opened, place, estimating=estimate)
     rows = results(wanted, plan, opened)
     if as_json:
-        print_json(variants_document(plan.id, rows))
+        print_json(study_document(plan=plan.id, variants=rows))
     elif rows:
         print_view(variants_view(rows), whole=True)
     name_failures(plan, opened, outcome)
@@ -150,8 +150,8 @@ def controlled(
     from forgetscope.benchmark.controlled import Controlled
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.engines.local import Local
-    from forgetscope.report.document import controlled_document
-    from forgetscope.report.terminal.controlled import controlled_view
+    from forgetscope.report.document import study_document
+    from forgetscope.report.terminal.studies import controlled_view
     from forgetscope.runs import results
     from forgetscope.store import Store
 
@@ -160,7 +160,7 @@ def controlled(
     plan, outcome = work_off(wanted, opened, place, estimating=estimate)
     found = results(wanted, plan, opened)
     if as_json:
-        print_json(controlled_document(plan.id, found))
+        print_json(study_document(plan=plan.id, steps=found))
     else:
         print_view(controlled_view(found), whole=True)
     name_failures(plan, opened, outcome)

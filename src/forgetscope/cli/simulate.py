@@ -35,7 +35,7 @@ def simulate(
     from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.benchmark.truth import Truth
     from forgetscope.progress import counting
-    from forgetscope.report.terminal.simulation import simulation_document, simulation_view
+    from forgetscope.report.terminal.plans import simulation_document, simulation_view
     from forgetscope.spec import parse_setting
     from forgetscope.store import Store
 

@@ -49,6 +49,10 @@ class Subset:
         """What says in a frame that a row is about it."""
         return {"subset": str(self)}
 
+    def holds(self, cell: GridCell) -> bool:
+        """Whether the steps of a partition belong to it."""
+        return self.step == cell.step and (not self.increments or cell.increment in self.increments)
+
 
 @dataclass(frozen=True)
 class GridCell:
@@ -61,6 +65,10 @@ class GridCell:
     @property
     def keys(self) -> dict[str, str]:
         return {"subset": str(self.step), "rehearsal_pct": self.retention, "class_pct": self.increment}
+
+    def holds(self, cell: GridCell) -> bool:
+        alike = self.retention in (cell.retention, POOLED) and self.increment in (cell.increment, POOLED)
+        return self.step == cell.step and alike
 
 
 @dataclass(frozen=True)
@@ -82,8 +90,7 @@ class Sample:
     policy: str
     simulated: dict[str, Any] | None
     steps: list[MeasuredStep]
-    increment: list[str]  # [S], percentages, or a number of classes
-    retention: list[str]  # [S], percentages, or a number of images
+    cells: list[GridCell]  # [S]
     root: list[str]  # [S]: the first step; the same for all that share a sequence and a seed
     diverged: list[GridCell] = field(default_factory=list)  # of steps besides these
     values: dict[Name, Values] = field(default_factory=dict)  # [S] each: one number per step
@@ -105,7 +112,7 @@ class Sample:
 
     @cached_property
     def number(self) -> NDArray[np.int64]:
-        return np.array([step.facts.step for step in self.steps], np.int64)
+        return np.array([cell.step for cell in self.cells], np.int64)
 
     @cached_property
     def ranked(self) -> NDArray[np.int64]:
@@ -137,24 +144,15 @@ class Sample:
         return self._levels("retention", step)
 
     def _levels(self, factor: str, step: int) -> tuple[str, ...]:
-        own = [level for level, number in zip(getattr(self, factor), self.number, strict=True) if number == step]
-        lost = [getattr(cell, factor) for cell in self.diverged if cell.step == step]
-        return tuple(sorted({*own, *lost}, key=size_of_level))
+        levels = {getattr(cell, factor) for cell in (*self.cells, *self.diverged) if cell.step == step}
+        return tuple(sorted(levels, key=size_of_level))
 
     def partitions(self, step: int) -> list[GridCell]:
         """Without margins."""
         return [GridCell(step, r, i) for r in self.retentions(step) for i in self.increments(step)]
 
     def mask(self, part: Subset | GridCell) -> Mask:
-        if isinstance(part, Subset):
-            chosen = [not part.increments or i in part.increments for i in self.increment]
-        else:
-            chosen = [
-                part.retention in (r, POOLED) and part.increment in (i, POOLED)
-                for r, i in zip(self.retention, self.increment, strict=True)
-            ]
-        mask: Mask = (self.number == part.step) & np.array(chosen, bool)
-        return mask
+        return np.array([part.holds(cell) for cell in self.cells], bool)
 
     def probes(self, step: int) -> int:
         """Of the measured steps with this number: how many there are along training."""
@@ -164,7 +162,7 @@ class Sample:
         """`used`: how many of its steps have a value."""
         mask = self.mask(part)
         undefined, unmeasured = self._lost_classes[:, mask].sum(axis=1).tolist()
-        diverged = sum(_within(part, cell) for cell in self.diverged)
+        diverged = sum(map(part.holds, self.diverged))
         return Omitted(diverged, int(mask.sum()) - used, undefined, unmeasured)
 
     @cached_property
@@ -238,8 +236,7 @@ def collect(store: Store, read: ReadSteps) -> Collected:
             policy=policies[setting.policy],
             simulated=groups[setting][0].simulated,
             steps=[read.measured[facts.id] for facts in kept],
-            increment=[levels.increment(facts) for facts in kept],
-            retention=[levels.retention(facts) for facts in kept],
+            cells=[levels.cell(facts) for facts in kept],
             root=[roots[facts.id] for facts in kept],
             diverged=[levels.cell(facts) for facts in own if facts.diverged],
         )
@@ -347,11 +344,3 @@ def size_of_level(level: str) -> tuple[bool, float]:
 
 def level_text(level: str) -> str:
     return level if " " in level else f"{level} %"
-
-
-def _within(part: Subset | GridCell, cell: GridCell) -> bool:
-    if part.step != cell.step:
-        return False
-    if isinstance(part, Subset):
-        return not part.increments or cell.increment in part.increments
-    return part.retention in (cell.retention, POOLED) and part.increment in (cell.increment, POOLED)

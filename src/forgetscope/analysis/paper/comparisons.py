@@ -73,7 +73,7 @@ def steadiness(sample: Sample, subset: Subset, name: Name, against: Name) -> Est
 def between_levels(sample: Sample, subset: Subset, factor: str, levels: tuple[str, str], values: Values) -> Difference:
     """The first level of `retention` or `increment` minus the second. Values [S] of one experiment count once in a level, and
     experiments that have both, as in a paired design, are compared with themselves."""
-    own = np.array(getattr(sample, factor))
+    own = np.array([getattr(cell, factor) for cell in sample.cells])
     parts = [_means_by_root(sample, sample.mask(subset) & (own == level), values) for level in levels]
     both = [root for root in parts[0] if root in parts[1]]
     if both:

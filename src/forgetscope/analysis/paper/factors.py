@@ -19,18 +19,17 @@ FACTORS = ("rehearsal", "classes", "interaction")
 def two_way(sample: Sample, mask: Mask, values: Values, coding: Coding) -> dict[str, Effect]:
     """By factor, of values [S of the mask]. A factor with one level has no effect to test."""
     chosen = np.flatnonzero(mask)
-    found = anova(
+    cells = [sample.cells[i] for i in chosen]
+    effects = anova(
         values,
-        _numbers([sample.retention[i] for i in chosen]),
-        _numbers([sample.increment[i] for i in chosen]),
+        _numbers([cell.retention for cell in cells]),
+        _numbers([cell.increment for cell in cells]),
         coding=coding,
         clusters=[sample.root[i] for i in chosen] if sample.paired else None,
-        names=(FACTORS[0], FACTORS[1]),
+        names=FACTORS,
     )
-    effects = {effect.name: effect for effect in found.effects}
-    names = dict(zip(FACTORS, (FACTORS[0], FACTORS[1], f"{FACTORS[0]}:{FACTORS[1]}"), strict=True))
-    nothing = Effect("", math.nan, 0, 0, math.nan, math.nan, "a factor has one level")
-    return {factor: effects.get(name, nothing) for factor, name in names.items()}
+    nothing = Effect(math.nan, 0, 0, math.nan, math.nan, "a factor has one level")
+    return {factor: effects.get(factor, nothing) for factor in FACTORS}
 
 
 def _numbers(levels: Sequence[str]) -> Values:

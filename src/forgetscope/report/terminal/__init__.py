@@ -1,4 +1,4 @@
 """Views for a terminal, all of them made of `tables`.
 
-`experiments` and stores, `exhibits` of an analysis, `plans`, `storage`, and a module for each study.
+`experiments` and stores, `exhibits` of an analysis, `plans`, `storage`, `studies`.
 """
