@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,16 +123,14 @@ class Sample:
     @cached_property
     def subsets(self) -> list[Subset]:
         """All steps with a number; and where later steps lack some increments, also those with the increments that remain."""
-        found = []
-        numbers = self.numbers
-        for i, number in enumerate(numbers):
-            found.append(Subset(number))
-            if i + 1 < len(numbers):
-                later = self.increments(numbers[i + 1])
-                both = tuple(level for level in self.increments(number) if level in later)
-                if both and both != self.increments(number):
-                    found.append(Subset(number, both))
-        return found
+        found = [Subset(number) for number in self.numbers]
+        found += [part for pair in pairwise(self.numbers) if (part := self.in_common(*pair)).increments]
+        return sorted(found, key=lambda part: (part.step, part.increments))
+
+    def in_common(self, number: int, other: int) -> Subset:
+        """Steps with a number, of the increments that steps with another number have too."""
+        both = tuple(level for level in self.increments(number) if level in self.increments(other))
+        return Subset(number) if both == self.increments(number) else Subset(number, both)
 
     @property
     def numbers(self) -> list[int]:

@@ -80,7 +80,6 @@ def cluster_bca(
     statistic: Callable[[Array], Array],
     *,
     resamples: int = 5_000,
-    seed: int = 0,
 ) -> Array:
     """[..., 2]: BCa intervals for statistics of rows that come in clusters, such as the classes of one experiment.
 
@@ -92,7 +91,7 @@ def cluster_bca(
     value = statistic(total)[0]
     ends = np.full((value.size, 2), np.nan)
     if n > 1:
-        counted = (_count(n, resamples, seed, None, chunk)[1] for chunk in range(_chunks(n, resamples)))
+        counted = (_count(n, resamples, 0, None, chunk)[1] for chunk in range(_chunks(n, resamples)))
         drawn = np.concatenate([counts @ parts for counts in counted])
         distributions, left_out = statistic(drawn).reshape(resamples, -1).T, statistic(total - parts).reshape(n, -1).T
         for column, (distribution, own, without) in enumerate(zip(distributions, value.ravel(), left_out, strict=True)):
@@ -107,7 +106,6 @@ def cluster_mean_bca(
     clusters: ArrayLike,
     *,
     resamples: int = 100_000,
-    seed: int = 0,
 ) -> Array:
     """[..., 2]: `cluster_bca` of means over values [rows, ...]: clusters count by their rows. Rows with NaN are left out."""
     value = np.asarray(values, np.float64)
@@ -122,7 +120,7 @@ def cluster_mean_bca(
             middle = known.mean(axis=0)  # sums around it lose no digits
             sums = np.zeros((int(label.max()) + 1, len(columns) + 1))
             np.add.at(sums, label, np.column_stack([known - middle, np.ones(len(known))]))
-            found = cluster_bca(sums, lambda total: total[:, :-1] / total[:, -1:], resamples=resamples, seed=seed)
+            found = cluster_bca(sums, lambda total: total[:, :-1] / total[:, -1:], resamples=resamples)
             ends[columns] = found + middle[:, None]
     return ends.reshape(*value.shape[1:], 2)
 

@@ -86,7 +86,6 @@ def sd_estimates(
     samples: Sequence[ArrayLike],
     *,
     resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Estimate]:
     """Population standard deviations (ddof 0) with BCa intervals; NaN values are left out.
@@ -101,7 +100,7 @@ def sd_estimates(
     done, total = itertools.count(1), sum(bootstrap.ticks(len(chosen), n, resamples) for n, chosen in alike.items())
     for chosen in alike.values():
         stacked = np.stack([known[i] for i in chosen])
-        ends[chosen] = bootstrap.sd_bca(stacked, resamples=resamples, seed=seed, tick=lambda: progress(next(done), total))
+        ends[chosen] = bootstrap.sd_bca(stacked, resamples=resamples, tick=lambda: progress(next(done), total))
     values = [float(sample.std()) if len(sample) else math.nan for sample in known]
     return [
         Estimate(value, float(low), float(high), len(sample))
