@@ -181,10 +181,7 @@ class Sample:
 class RerunSet:
     """One step and its runs with other new classes, from the same parent and with nothing else changed."""
 
-    benchmark: str
-    dataset: str
-    policy: str
-    simulated: bool
+    sample: Sample  # that the step belongs to
     cell: GridCell
     runs: tuple[MeasuredStep, ...]  # the original first
     missing: int  # runs that are planned and not there, or diverged
@@ -243,8 +240,7 @@ def collect(store: Store, read: ReadSteps) -> Collected:
         for facts in (facts for facts in own if facts.id in originals):
             ids = (facts.id, *originals[facts.id])
             runs = tuple(read.measured[id] for id in ids if id in read.measured)
-            where = (sample.benchmark, sample.dataset, sample.policy, facts.simulated is not None, levels.cell(facts))
-            reruns.append(RerunSet(*where, runs, len(ids) - len(runs)))
+            reruns.append(RerunSet(sample, levels.cell(facts), runs, len(ids) - len(runs)))
     return Collected(samples, reruns, read.damaged, tuple(map(str, unread)), levels.uncounted)
 
 

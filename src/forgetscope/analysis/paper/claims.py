@@ -52,7 +52,7 @@ def answers(collection: Collected, joint: JointModels, tables: Mapping[str, pd.D
     ANOVAs some claims are about."""
     found: list[Answer] = []
     if uniform := [sample for sample in collection.samples if sample.policy == "uniform"]:
-        reruns = [runs for runs in collection.reruns if runs.policy == "uniform"]
+        reruns = [runs for runs in collection.reruns if runs.sample.policy == "uniform"]
         collection = replace(collection, samples=uniform, reruns=reruns)
     for sample in collection.samples:
         for number in sample.numbers:
@@ -324,12 +324,10 @@ def _more_explained(rows: tuple[Mapping[str, float], Mapping[str, float]], level
 
 def _controlled(collection: Collected) -> Iterator[Answer]:
     """Classes of a step share their runs, so intervals over classes are too narrow rather than too wide."""
-    samples = {(sample.benchmark, sample.policy): sample for sample in collection.samples}
     for runs in collection.reruns:
-        rho, counts = runs.correlations()
-        cell = runs.cell
+        (rho, counts), cell = runs.correlations(), runs.cell
         where = f"{cell.step} ({level_text(cell.retention)}, {level_text(cell.increment)})"
-        told = partial(_told, samples[runs.benchmark, runs.policy], where)
+        told = partial(_told, runs.sample, where)
         yield told("With other new classes, SIC of a class rises with NIC", "rho", mean_of("rho", rho, counts), above)
         rising = mean_estimate(np.where(np.isnan(rho), np.nan, (rho > 0).astype(float)))
         yield told("With other new classes, SIC rises with NIC for most classes", "share", rising, above, 0.5)

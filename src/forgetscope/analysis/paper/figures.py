@@ -136,6 +136,6 @@ def _curve(where: Row, quantity: str, statistic: str, strengths: Values, ranked:
 def _control(collection: Collected) -> Iterator[Row]:
     for runs in collection.reruns:
         rho, counts = runs.correlations()
-        where = {"benchmark": runs.benchmark, "policy": runs.policy, **runs.cell.keys}
+        where = runs.sample.where(runs.cell)
         for class_id, value, n in zip(runs.runs[0].class_ids.tolist(), rho.tolist(), counts.tolist(), strict=True):
             yield where | {"class_id": class_id, "rho": value, "runs": n}

@@ -119,8 +119,7 @@ class Tabulation:
             mean, known = mean_of("rho", rho, counts), rho[~np.isnan(rho)]
             numbers = {"mean": mean.value, "sd": spread_of(known), "n": len(known)}
             left_out = asdict(Omitted(diverged=runs.missing, no_value=len(rho) - len(known)))
-            about = {"policy": runs.policy, "simulated": runs.simulated}
-            yield _keys(runs.benchmark, runs.cell, column) | numbers | about | left_out
+            yield _keys(runs.sample, runs.cell, column) | numbers | left_out
 
 
 def tidy(label: str, rows: Iterable[Row]) -> pd.DataFrame:
@@ -170,9 +169,9 @@ def _two_way(sample: Sample, mask: Mask, values: Values, coding: Coding) -> dict
 
 def _row(sample: Sample, part: Subset | GridCell, column: Column, n: int, **numbers: float) -> Row:
     left_out = asdict(sample.omitted(part, n))
-    common = {"n": n, "policy": sample.policy, "simulated": sample.simulated is not None}
-    return _keys(sample.benchmark, part, column) | numbers | common | left_out
+    return _keys(sample, part, column) | numbers | {"n": n} | left_out
 
 
-def _keys(benchmark: str, part: Subset | GridCell, column: Column) -> Row:
-    return {"benchmark": benchmark, **part.keys, "quantity": column.quantity, "statistic": column.statistic}
+def _keys(sample: Sample, part: Subset | GridCell, column: Column) -> Row:
+    keys = {"quantity": column.quantity, "statistic": column.statistic, "simulated": sample.simulated is not None}
+    return sample.where(part) | keys
