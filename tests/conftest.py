@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from forgetscope.experiment.stopping import Stop
     from forgetscope.spec import RunSpec
     from forgetscope.store import Store
+    from ray_cluster import RayCluster
 
 # No timed tests: shared machines are noisy. The same examples on every run, so that a failure can be repeated.
 hypothesis.settings.register_profile("forgetscope", deadline=None, derandomize=True, database=None)
@@ -140,6 +141,17 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=[f"--{flag}" for flag in flags])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    """A real one, of two nodes."""
+    from ray_cluster import RayCluster
+
+    pytest.importorskip("ray", reason="Ray is not installed")
+    cluster = RayCluster()
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on this machine, in a process of its own; and the processes that run a step on it.
+"""A Ray cluster of several nodes on this machine, in a process of its own; and the processes that run steps on it.
 
 As a script it prints the cluster's address and then obeys its standard input: `add` adds a node with one CPU, `remove` takes
 the oldest of them away as a power cut would.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 HEAD = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 100 * 2**20}
@@ -31,6 +32,11 @@ class RayCluster:
         self._process.stdin.flush()
         assert self._answer() == "done", f"the cluster did not {command} a node"
 
+    def workers(self, *kinds: str) -> list[int]:
+        """Processes of this cluster, on any node, that run a step now (`step`) or wait for one (`IDLE`)."""
+        begins = tuple(f"ray::{kind}".encode() for kind in kinds)
+        return [pid for pid in processes_of(self._process.pid) if _command(pid).startswith(begins)]
+
     def close(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -43,16 +49,23 @@ class RayCluster:
         return self._process.stdout.readline().strip()
 
 
-def step_processes() -> list[int]:
-    """Those that run a step now, on any node."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and (folder / "cmdline").read_bytes().startswith(b"ray::step"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
+def processes_of(pid: int) -> set[int]:
+    """All processes that a process started, and those that these did; from Linux's own tables."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    family = {pid}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family - {pid}
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def test_the_largest_value_is_accepted_and_the_next_is_refused_by_name(name: str
         ({"alpha": 50}, "alpha = 50 is not valid: it should be less than 1. Did you mean 0.5?"),
         ({"alpha": [0.5, 25]}, "alpha = 25 is not valid: it should be less than 1. Did you mean 0.25?"),
         ({"validation": 10}, "Did you mean 0.1?"),
-        ({"brightness": 40}, "Did you mean 0.4?"),
+        ({"brightness": 2}, "brightness = 2 is not valid: it should be less than or equal to 1."),
         ({"learning_rate": float("inf")}, "learning_rate = inf is not valid: it should be a finite number."),
         ({"learning_rate": float("nan")}, "learning_rate = nan is not valid: it should be a finite number."),
         ({"retention": True}, "retention = 'True' is not valid: it should be a valid number"),
@@ -236,3 +237,22 @@ def test_run_and_write_report_say_which_types_they_take(tmp_path: Path) -> None:
         fs.run(RunSpec(), None)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="not a str"):
         fs.write_report(str(tmp_path), tmp_path / "page.html")  # type: ignore[arg-type]
+
+
+def test_a_named_pipe_is_not_waited_for_and_one_of_the_shell_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.toml")
+    for read in (RunSpec.from_toml, BenchmarkSpec.load):
+        with pytest.raises(SpecError, match=r"Cannot read .*run.toml: it is a named pipe\."):
+            read(tmp_path / "run.toml")
+    reading, writing = os.pipe()
+    os.write(writing, b"epochs = 7")
+    os.close(writing)
+    assert RunSpec.from_toml(Path(f"/dev/fd/{reading}")).epochs == 7
+    os.close(reading)
+
+
+def test_one_value_in_the_place_of_a_list_is_told_how_to_be_one() -> None:
+    with pytest.raises(SpecError, match=r"increments = 0.25 is not valid: it is a list. Write increments = \[0.25\]\."):
+        BenchmarkSpec.load("glyphs", {"increments": 0.25})
+    with pytest.raises(SpecError, match=r'policies = .herding. is not valid: it is a list. Write policies = \["herding"\]\.'):
+        BenchmarkSpec.load("glyphs", {"policies": "herding"})

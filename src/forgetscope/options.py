@@ -20,12 +20,14 @@ _short = reprlib.Repr()  # of values in messages
 _short.maxstring = 100
 Model = TypeVar("Model", bound=BaseModel)
 LONGEST_FILE = 1_000_000  # characters of what a person writes down
-SHARES = ("increment", "increments", "retention", "retentions", "alpha", "validation", "brightness")  # easily given in percent
+SHARES = ("increment", "increments", "retention", "retentions", "alpha", "validation")  # easily given in percent
 
 
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
     """What a person wrote down; whatever else the file is, is one sentence and the advice."""
     try:
+        if path.resolve().is_fifo():  # unlike that of <(command), which has no name, it may wait for a writer for ever
+            raise OSError("it is a named pipe")
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(LONGEST_FILE + 1)
         if len(text) > LONGEST_FILE:
@@ -116,6 +118,8 @@ def _sentence(name: str, finding: ErrorDetails, model: type[BaseModel], names: S
         return f"{name} = {_short.repr(value)} is not known.{nearest(str(value), known)}"
     if kind == "string_pattern_mismatch":
         return f"{name} = {_short.repr(value)} is not valid: {model.model_fields[name].description}"
+    if kind == "tuple_type" and isinstance(value, str | int | float):
+        return f"{name} = {_short.repr(value)} is not valid: it is a list. Write {name} = [{toml_value(value)}]."
     return f"{name} = {_short.repr(value)} is not valid: it {message}.{_in_percent(name, value)}"
 
 

@@ -56,7 +56,9 @@ def refuse_foreign_folder(path: Path, option: str = "-o") -> None:
         raise SpecError(f"{option} -: several files go into a folder, not to standard output. Name one with {option}.")
     try:
         if not path.is_dir():
-            foreign = path.is_symlink() or path.exists()
+            foreign = path.is_symlink()
+            if path.exists():
+                raise _left(path, "is a file, and no folder", option)
         else:
             foreign = any(not entry.name.startswith(UNFINISHED) for entry in path.iterdir())
     except OSError as error:

@@ -56,7 +56,17 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class RunSpec(Frozen):
+class Asked(Frozen):
+    """Options that a person gives: what is wrong with them is told in words."""
+
+    def __init__(self, /, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise SpecError(explain(error, type(self))) from None
+
+
+class RunSpec(Asked):
     """One experiment: a sequence of incremental steps, a rehearsal policy and a seed.
 
     >>> import forgetscope as fs
@@ -66,12 +76,6 @@ class RunSpec(Frozen):
     Traceback (most recent call last):
     forgetscope.errors.SpecError: There is no option 'polciy'. Did you mean 'policy'?
     """
-
-    def __init__(self, /, **options: Any) -> None:
-        try:
-            super().__init__(**options)
-        except ValidationError as error:
-            raise SpecError(explain(error, type(self))) from None
 
     dataset: str = Field("glyphs", description="Data set to learn.")
     image_size: Annotated[StrictInt, Field(ge=8, le=256)] | None = Field(

@@ -129,3 +129,17 @@ def test_what_somebody_else_keeps_there_stays(several: Store, empty_cache: Path)
     glance(several)
     assert {path.read_text() for path in empty_cache.glob(".stores/*/thesis")} == {"precious"}
     assert len(list(empty_cache.glob(".stores/*/thesis"))) == 2
+
+
+@pytest.mark.parametrize("harm", ["gone", "shorter", "other bytes"])
+def test_a_step_that_is_harmed_once_its_index_is_warm_is_looked_at_again(several: Store, harm: str) -> None:
+    tip = glance(several)[-1].chain[-1]
+    path = tip.folder / "classes.parquet"
+    content = path.read_bytes()
+    path.unlink()
+    if harm != "gone":
+        path.write_bytes(content[:-1] if harm == "shorter" else content[:-1] + bytes([content[-1] ^ 1]))
+        os.utime(path, ns=(1, 1))
+    left_out: list[StoreError] = []
+    assert tip.id not in [step.id for experiment in glance(several, left_out=left_out.append) for step in experiment.chain]
+    assert [f"Step {tip.id[:8]} is damaged" in str(problem) for problem in left_out] == [True]

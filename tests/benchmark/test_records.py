@@ -147,3 +147,20 @@ def test_a_journal_that_is_no_plain_file_is_named(kind: str, tmp_path: Path) -> 
     for read in (Journal(tmp_path).events, Journal(tmp_path).own_events):
         with pytest.raises(DamagedPlan, match=r"journal\.jsonl cannot be read \(.*\)\. Delete it"):
             read()
+
+
+@pytest.mark.parametrize("number", [2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1])
+def test_no_number_of_a_stranger_keeps_a_failure_from_being_forgotten(number: int, tmp_path: Path) -> None:
+    event = {"time": "", "event": "failed", "step": STEP, "message": "", "number": number}
+    (tmp_path / "journal.jsonl").write_text(json.dumps(event))
+    for _ in range(3):
+        Journal(tmp_path).write("failed", step=STEP, message="")
+        assert set(Journal(tmp_path).failures(set())) == {STEP}
+        Journal(tmp_path).retry([STEP])
+        assert Journal(tmp_path).failures(set()) == {}
+
+
+def test_a_line_of_more_than_a_megabyte_is_no_event(tmp_path: Path) -> None:
+    line = json.dumps({"event": "done", "step": STEP, "more": [[]] * 400_000})
+    (tmp_path / "journal.jsonl").write_text(line + "\n" + json.dumps({"event": "done", "step": STEP}))
+    assert Journal(tmp_path).events() == [{"event": "done", "step": STEP}]

@@ -250,3 +250,9 @@ def test_two_processes_at_once_share_the_work(config: Path, tmp_path: Path) -> N
     assert len(list((tmp_path / "s" / "steps").iterdir())) == 3
     assert results[0][0][0] == results[1][0][0]  # both print the same tables
     assert any("Another process is running step" in errors for (_, errors), _ in results)
+
+
+def test_a_plan_says_that_no_increment_reaches_so_many_steps() -> None:
+    result = invoke("bench", "plan", "glyphs", "--no-estimate", "--set", "steps=999")
+    assert "No increment reaches more than 10 steps; 999 were asked for." in result.stderr
+    assert "No increment" not in invoke("bench", "plan", "glyphs", "--no-estimate").stderr

@@ -141,6 +141,7 @@ def test_one_pair_has_no_interval(compared: tuple[Path, Path]) -> None:
         (["--policies", "uniform,herding", "--baseline", "entropy"], "--baseline entropy is not among the policies"),
         (["--policies", "herding"], "name at least two policies"),
         (["--set", "network=resnet9"], "resnet9"),
+        (["--set", "policy=entropy"], "name the policies that are compared with --policies"),
     ],
 )
 def test_wrong_comparisons_start_nothing(options: list[str], message: str, tmp_path: Path) -> None:

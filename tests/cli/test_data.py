@@ -141,6 +141,7 @@ def test_one_s_own_images_of_unequal_number_and_shape_run_end_to_end(birds: Path
         (("get", "tiny-imagenet", "--from", "/dev/null"), "/dev/null is neither a file nor a folder"),
         (("check", "mine"), "There is no data set 'mine'"),
         (("remove", "mine"), "There is no data set 'mine'"),
+        (("remove", "glyphs"), "glyphs is embedded in forgetscope"),
     ],
 )
 def test_wrong_input_is_one_clear_error(arguments: tuple[str, ...], message: str) -> None:
@@ -191,3 +192,20 @@ def test_names_that_are_not_utf_8(birds: Path) -> None:
     os.rename(os.fsencode(birds), os.fsencode(birds) + b"\xfd")
     added = invoke("add", "third", os.fsdecode(os.fsencode(birds) + b"\xfd"), "--test-share", "0.25", "--size", "8")
     assert added.exit_code == 0, added.output
+
+
+def test_a_share_that_holds_nothing_out_is_refused(birds: Path, tmp_path: Path) -> None:
+    shutil.copytree(birds, tmp_path / "both" / "train")
+    shutil.copytree(birds, tmp_path / "both" / "val")
+    (tmp_path / "mine.npz").touch()
+    refused = invoke("add", "mine", "both", "--test-share", "0.2")
+    assert "both has val/ beside train/, so nothing is held out: leave --test-share out." in refused.stderr
+    refused = invoke("add", "mine", "mine.npz", "--test-share", "0.2")
+    assert "mine.npz says itself which images are for testing: leave --test-share out." in refused.stderr
+
+
+def test_what_is_no_data_and_a_sheet_without_an_ending_are_told_what_to_be(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("birds")
+    refused = invoke("add", "mine", "notes.txt")
+    assert "notes.txt is no .npz file. Name a folder of images, or a .npz file." in refused.stderr
+    assert "Name another .png file with -o." in invoke("check", "glyphs", "-o", "sheet").stderr

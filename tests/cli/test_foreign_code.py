@@ -117,8 +117,11 @@ def test_a_plan_and_a_file_of_one_name_are_not_confused(plan_id: str) -> None:
 def test_a_recorded_plan_does_not_decide_what_runs(plan_id: str, canary: Path) -> None:
     result = invoke("bench", "retry", plan_id, "--failed", "--store", ".")
     assert result.exit_code == 2
-    assert f"Plan {plan_id} names code to run, evil.inner:network, and a store does not decide what runs here." in result.stderr
-    assert "add `--code evil.inner:network`" in result.stderr
+    assert (
+        f"Plan {plan_id} names code to run, evil.inner:network, evil.inner:policy, and a store does not decide what runs here."
+        in result.stderr
+    )
+    assert "add `--code evil.inner:network --code evil.inner:policy`" in result.stderr
     partly = invoke("bench", "retry", plan_id, "--failed", "--store", ".", "--code", "evil.inner:network")
     assert "names code to run, evil.inner:policy" in partly.stderr
     assert list(Journal(Path("plans") / plan_id).failures(set()))

@@ -62,7 +62,8 @@ def test_a_folder_of_somebody_else_stays(command: tuple[str, ...], option: str, 
     folder.mkdir()
     (folder / "notes").write_text("mine")
     link.symlink_to(tmp_path / "nowhere")
-    for path in (folder, folder / "notes", link):
+    assert_refused(invoke(command, store, folder / "notes"), "is a file, and no folder; it is left as it is. Name another with")
+    for path in (folder, link):
         assert_refused(invoke(command, store, path), "is no folder that was written here before: it has no")
         assert_refused(invoke(command, store, path), f"it is left as it is. Name another with {option}.")
     assert_refused(invoke(command, store, "-"), "not to standard output")

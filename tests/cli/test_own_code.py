@@ -74,7 +74,11 @@ def test_a_policy_that_raises_is_one_line_with_its_place() -> None:
     ("setting", "code", "message"),
     [
         ("policy=own:leaves", 1, "own.py:10: SystemExit: 0."),
-        ("policy=own:nothing", 2, "policy own:nothing returned object of shape (), expected 16 whole numbers."),
+        (
+            "policy=own:nothing",
+            2,
+            "Class 'digit 0': policy own:nothing returned object of shape (), expected 16 whole numbers.",
+        ),
         ("policy=own:missing", 2, "own:missing: own has no function 'missing'."),
         ("network=own:factory", 1, "own.py:16: KeyError: 'layers'."),
         ("network=own:Late", 1, "own.py:28: RuntimeError: not while training."),
@@ -132,3 +136,17 @@ def test_code_that_does_not_take_its_arguments_or_lacks_a_part_is_told_so_in_a_l
     assert result.exit_code in (1, 2)
     assert told(result).startswith(f"Error: {message}")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("message", ["libtorch_cpu.so: failed to map segment from shared object", "cannot import name 'x'"])
+def test_a_library_that_cannot_be_loaded_is_one_sentence_and_a_bug_shows_itself(
+    message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(*args: object, **options: object) -> None:
+        raise ImportError(message)
+
+    monkeypatch.setattr("forgetscope.cli.app.app", command)
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
+    with pytest.raises(SystemExit if "shared" in message else ImportError, match=message):
+        cli.main()

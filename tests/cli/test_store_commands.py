@@ -211,3 +211,10 @@ def test_a_wrong_query_is_one_paragraph(store: Store) -> None:
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: DuckDB does not accept the query: ")
     assert result.stderr.count("\n") == 1
+    assert '"? The tables are' in invoke("sql", "FROM classses", store.path).stderr
+
+
+def test_a_store_in_the_place_of_a_question_is_told_so(store: Store) -> None:
+    result = invoke("sql", store.path)
+    assert result.exit_code == 2
+    assert f"Ask one: forgetscope store sql 'FROM steps' {store.path}" in result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -9,6 +10,8 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
 from typer.testing import CliRunner, Result
@@ -232,3 +235,25 @@ def test_a_run_names_the_step_whose_state_is_no_state_of_its_network(store: Stor
     assert result.exit_code == 2, result.output
     assert f"Step {FIRST[:8]} is damaged: {store.step(FIRST).folder / 'state.safetensors'}: " in result.stderr
     assert f"Delete {store.step(FIRST).folder} " in result.stderr
+
+
+@pytest.mark.parametrize("mark", [{"truth": [1], "seed": {}}, {"truth": {"a": "b"}, "seed": 1}, {"seed": 1}, {}])
+def test_a_step_with_a_mark_of_no_simulation_is_named_and_left_out(store: Store, mark: object, tmp_path: Path) -> None:
+    rewrite(store.step(SECOND), lambda info: info.update(simulated=mark))
+    result = invoke("report", store.path, "-o", tmp_path / "page.html")
+    assert result.exit_code in (0, 1), result.exception
+    assert f"Step {SECOND[:8]} is damaged" in result.output
+
+
+@pytest.mark.parametrize("column", ["class_id", "source_class_id"])
+def test_a_page_names_the_step_whose_pairs_are_of_other_classes(store: Store, column: str, tmp_path: Path) -> None:
+    step = store.step(SECOND)
+    table = step.table("pairs")
+    moved = pa.array([id + 5000 for id in table[column].to_pylist()], table[column].type)
+    buffer = io.BytesIO()
+    pq.write_table(table.set_column(table.column_names.index(column), column, moved), buffer, compression="zstd")
+    put(step, "pairs.parquet", buffer.getvalue())
+    result = invoke("report", store.path, "-o", tmp_path / "page.html")
+    assert result.exit_code == 2
+    assert f"Step {SECOND[:8]} is damaged" in result.output
+    assert "pairs.parquet: not the classes of this step" in " ".join(result.output.split())

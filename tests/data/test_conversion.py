@@ -113,6 +113,12 @@ def test_crop_keeps_proportions_and_stretch_keeps_everything() -> None:
     assert resize(wide, None, "crop") is wide
 
 
+def test_a_cut_lies_between_pixels() -> None:
+    """Half a pixel to the side, every pixel would be a mixture of two."""
+    row = np.tile(np.arange(0, 250, 10, dtype=np.uint8)[None, :, None], (20, 1, 3))
+    assert np.array_equal(np.asarray(resize(Image.fromarray(row), 20, "crop")), row[:, 2:22])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,33 +37,10 @@ from forgetscope.experiment.settings import choose_settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.housekeeping.verification import verify_store
 from forgetscope.store import Store
+from ray_cluster import RayCluster, processes_of
 
 FIRST = "def policy(candidates, quota, rng):\n    return range(quota)\n"
-# Edits its own file, as its author might, and dies once: a new worker finds the new version.
-EDITING = """
-import os, signal
-from pathlib import Path
-
-def policy(candidates, quota, rng):
-    if not Path("edited").exists():
-        Path("edited").touch()
-        Path("own.py").write_text(Path("own.py").read_text() + "# better")
-        os.kill(os.getpid(), signal.SIGKILL)
-    return range(quota)
-"""
-# Replaces the data set, and dies once.
-REPLACING = EDITING.replace('Path("own.py").write_text(Path("own.py").read_text() + "# better")', "replace()").replace(
-    "def policy",
-    """def replace():
-    import numpy as np
-    from forgetscope import add_arrays
-    from forgetscope.data.library import load_data, remove_data
-    data = load_data("squares")
-    remove_data("squares")
-    add_arrays("squares", 255 - data.train.images, data.train.labels, data.test.images, data.test.labels)
-
-def policy""",
-)
+THEN = {"code": "own.py has SHA-256", "data": "'squares' was replaced while the run worked"}
 
 
 @pytest.fixture
@@ -161,31 +143,62 @@ def test_a_refusing_worker_stops_the_run_and_nothing_has_failed(folder: Path) ->
     assert not store.ids()
 
 
-@pytest.mark.slow
-def test_code_that_is_edited_during_a_run_stops_it_and_put_back_goes_on(folder: Path) -> None:
-    Path("own.py").write_text(EDITING)
-    first = planned()
-    result = run()
-    assert result.exit_code == 2, result.output
-    assert "own.py has SHA-256" in result.stderr
-    assert "Put it back and run the same command to continue" in result.stderr
-    Path("own.py").write_text(EDITING)
-    assert run().exit_code == 0
-    assert Store("store").ids() == first.jobs.keys()
-    assert verify_store(Store("store")).damage == []
+class Engine:
+    """One of those that run a plan, as a command of its own; its workers can be killed, as a power cut would."""
+
+    def __init__(self, cluster: RayCluster | None) -> None:
+        self._cluster = cluster
+        self._options = ["--jobs", "1"] if cluster is None else ["--engine", "ray", "--address", cluster.address]
+
+    def start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "forgetscope", "bench", "run", "own.toml", "--store", "store", "--no-estimate"]
+        return subprocess.Popen([*command, *self._options, "--set", "epochs=10"], stderr=subprocess.PIPE, text=True)
+
+    def kill_workers(self, driver: subprocess.Popen[str]) -> None:
+        for pid in processes_of(driver.pid) if self._cluster is None else self._cluster.workers("step", "IDLE"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(params=["local", "ray"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    return Engine(request.getfixturevalue("cluster") if request.param == "ray" else None)
 
 
 @pytest.mark.slow
-def test_data_that_are_replaced_during_a_run_stop_it(folder: Path) -> None:
-    Path("own.py").write_text(REPLACING)
-    first = planned()
-    result = run()
-    assert result.exit_code == 2, result.output
-    assert "'squares' was replaced while the run worked" in result.stderr
-    assert Store("store").ids() < first.jobs.keys()
-    assert run().exit_code == 0
-    assert Store("store").ids() > planned().jobs.keys()
-    assert verify_store(Store("store")).damage == []
+@pytest.mark.parametrize("what", ["code", "data"])
+def test_what_is_changed_during_a_run_stops_it_and_nothing_has_failed(
+    what: str, engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes that have loaded it work on with what it was; those that take their places find what it is."""
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")  # where the nodes find own.py
+    plan, store = benchmark_plan(BenchmarkSpec.load("own.toml", {"epochs": 10})), Store("store")
+    driver = engine.start()
+    until = time.monotonic() + 120
+    while not store.ids():
+        assert time.monotonic() < until
+        assert driver.poll() is None, driver.communicate()
+        time.sleep(0.02)
+    if what == "code":
+        Path("own.py").write_text(FIRST + "# better")
+    else:
+        replace_data()
+    engine.kill_workers(driver)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 2, errors
+    assert THEN[what] in errors
+    assert "Nothing more was run" in errors
+    assert "Traceback" not in errors
+    assert store.ids() < plan.jobs.keys()
+    assert Journal(store.path / "plans" / plan.id).failures(set()) == {}
+    Path("own.py").write_text(FIRST)
+    again = Engine(None).start()  # whichever engine it was; this one starts sooner
+    _, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, errors
+    now = benchmark_plan(BenchmarkSpec.load("own.toml", {"epochs": 10}))
+    assert store.ids() >= now.jobs.keys()
+    assert (now.jobs.keys() == plan.jobs.keys()) == (what == "code")
+    assert verify_store(store).damage == []
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -23,17 +23,10 @@ from typer.testing import CliRunner
 from forgetscope.cli.app import app
 from forgetscope.errors import InputError
 from forgetscope.store import Store
-from ray_cluster import RayCluster, step_processes
+from ray_cluster import RayCluster, processes_of
 
 pytest.importorskip("ray", reason="Ray is not installed")
 SLOWER = ("--set", "epochs=30", "--set", "experiments=2")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    found = RayCluster()
-    yield found
-    found.close()
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +95,7 @@ def test_a_worker_is_killed(cluster: RayCluster, small_file: Path, tmp_path: Pat
     process = start(small_file, tmp_path / "store", cluster)
     wait_for_steps(tmp_path / "store", 2, process)
     until = time.monotonic() + 60
-    while not (victims := step_processes()):
+    while not (victims := cluster.workers("step")):
         assert time.monotonic() < until
     os.kill(victims[0], signal.SIGKILL)
     assert "Its worker or node was lost" in finish(process)
@@ -160,15 +153,8 @@ def test_a_cluster_is_started_here_and_listens_on_loopback_only(
 
 def listening(pid: int) -> set[IPv4Address | IPv6Address]:
     """Where a process and all that descend from it accept connections, from Linux's own tables."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    family = {pid}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
     sockets = set()
-    for member in family:
+    for member in {pid, *processes_of(pid)}:
         for entry in Path(f"/proc/{member}/fd").glob("*"):
             with suppress(OSError):
                 sockets.add(str(entry.readlink()).removeprefix("socket:[").removesuffix("]"))

@@ -165,6 +165,8 @@ def test_features_must_fit_the_head_and_the_head_the_output() -> None:
         check_features("mine", WrongWidth(3, width=6), images)
     with pytest.raises(SpecError, match=r"its output is not head\(features\(images\)\)"):
         check_features("mine", Own(3, scale=2.0), images)
+    with pytest.raises(SpecError, match=r"its output is not finite"):
+        check_features("mine", Own(3, scale=float("nan")), images)
     for output in (None, torch.zeros(2), torch.zeros(3, 2)):
         network = Own(3)
         network.forward = lambda images, output=output: output  # type: ignore[method-assign]

@@ -178,8 +178,9 @@ def test_a_user_s_own_policy_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return [0, 0]", "must return 2 different positions from 0 to 4"),
-        ("return [0, 5]", "must return 2 different positions from 0 to 4"),
+        ("return [3, 3]", "must return 2 different positions from 0 to 4; it returned 3 twice"),
+        ("return [0, 5]", "must return 2 different positions from 0 to 4; it returned 5"),
+        ("return [0, -1]", "it returned -1"),
         ("return [0]", r"returned int64 of shape \(1,\), expected 2 whole numbers"),
         ("return [0.5, 1.5]", "returned float64"),
         ("return None", r"returned object of shape \(\), expected 2 whole numbers"),
@@ -198,6 +199,8 @@ def test_a_policy_that_breaks_the_contract_is_told_so(
 
 
 def test_code_that_cannot_be_found_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"cannot import nets/own.py: there is no such module. Write nets.own:late."):
+        source_digests(["nets/own.py:late"])
     with pytest.raises(SpecError, match="no_such_module:f: cannot import no_such_module"):
         choose_own("no_such_module:f", 2, 1)
     with pytest.raises(SpecError, match="statistics has no function 'nothing'"):

@@ -219,3 +219,9 @@ def test_a_data_set_has_a_number_of_classes(store: Store, classes: object) -> No
     rewrite(store.step(SECOND), lambda info: info["data"].update(classes=classes))
     with pytest.raises(DamagedStep, match=r"data\.classes"):
         _ = store.step(SECOND).spec
+
+
+def test_a_record_of_more_values_than_any_has_is_refused_before_there_is_room_for_them() -> None:
+    with pytest.raises(ValueError, match="more than 4,000,000 values"):
+        strict_json(b"[" + b"[]," * 2_000_000 + b"[]]")
+    assert strict_json(b"[" + b"0," * 100 + b"0]") == [0] * 101

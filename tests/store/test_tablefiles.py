@@ -128,3 +128,47 @@ def test_a_table_whose_footer_lies_about_its_pages_is_refused() -> None:
     grown = content[: start + 3] + b"\xfe\xff\xff\xff\x0f" + content[start + 4 :]  # 2 GB
     with pytest.raises(ValueError, match=r"its pages unpack to more than 1,073,741,824 bytes"):
         read_table(bytes(grown), "classes")
+
+
+def zigzag(value: int) -> bytes:
+    value, found = value << 1, bytearray()
+    while value > 127:
+        value, _ = value >> 7, found.append(value & 127 | 128)
+    return bytes([*found, value])
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"\x04\x04\x00",  # the second field again, with 16 bits: Arrow skips it
+        b"\x05\x04\x00",  # with 32 bits: for Arrow the last one counts
+        b"\x05\x84\x80\x08\x00",  # field 65538, which is 2 in 16 bits
+    ],
+)
+def test_a_page_that_states_its_size_twice_is_refused(field: bytes) -> None:
+    header = b"\x15\x00\x15\xfe\xff\xff\xff\x0f\x15\x00" + field + b"\x00"
+    with pytest.raises(ValueError, match=r"a page's header whose fields are out of order"):
+        list(tablefiles._page_sizes(header, 0, len(header)))
+
+
+@pytest.mark.parametrize(
+    ("unpacked", "packed_size"),
+    [
+        (b"\x14" + zigzag(5), b"\x15" + zigzag(0)),  # 16 bits
+        (b"\x16" + zigzag(5), b"\x15" + zigzag(0)),  # 64 bits
+        (b"\x15" + zigzag(5), b"\x16" + zigzag(0)),
+        (b"\x15" + zigzag(5), b"\x15" + zigzag(2**32)),  # 0 in 32 bits: the pages behind it would be jumped over
+        (b"\x15\x01", b"\x15" + zigzag(0)),
+    ],
+)
+def test_a_page_whose_size_readers_could_take_differently_is_refused(unpacked: bytes, packed_size: bytes) -> None:
+    header = b"\x15\x00" + unpacked + packed_size + b"\x00"
+    with pytest.raises(ValueError, match=r"a page's size that is no number of 32 bits"):
+        list(tablefiles._page_sizes(header, 0, len(header)))
+
+
+def test_a_page_that_reaches_beyond_its_column_is_refused() -> None:
+    header = b"\x15\x00\x15\x0a\x15\x0a\x00"
+    assert list(tablefiles._page_sizes(header + b"12345", 0, len(header) + 5)) == [5]
+    with pytest.raises(ValueError, match=r"a page that reaches beyond its column"):
+        list(tablefiles._page_sizes(header + b"12345", 0, len(header) + 4))

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from ray_cluster import RayCluster, step_processes
+from ray_cluster import RayCluster
 from torture.harness import Bench, Outcome, Progress, demand, digests, silent
 
 OPTIONS = ("experiments=1", "epochs=3", "image_size=8", "increments=[0.1,0.2]", "retentions=[0.08]")
@@ -44,7 +44,7 @@ def campaign(bench: Bench, seed: int, progress: Progress = silent, *, workers: i
 def _lose(fault: str, cluster: RayCluster, store: Path, draw: random.Random) -> None:
     process = _run(store, "--engine", "ray", "--address", cluster.address)
     after = draw.randrange(STEPS - 1)
-    while process.poll() is None and (len(_steps(store)) < after or not (tasks := step_processes())):
+    while process.poll() is None and (len(_steps(store)) < after or not (tasks := cluster.workers("step"))):
         time.sleep(0.02)
     time.sleep(draw.uniform(0.0, 1.0))
     if process.poll() is None and fault == "driver":

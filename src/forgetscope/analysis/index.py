@@ -1,14 +1,16 @@
 """All experiments of a store at a glance, however many: what each step says about itself is read once and kept in an index.
 
 The index is in a folder of our own (`inputs.cache.kept_for`), never in the store: whoever filled the store could forge it. It
-can be deleted at any time. An entry counts only for the manifest that it was made from, so a step that was replaced is read
-again, and only for the code that it was made by; whatever is computed with is read from the steps and verified.
+can be deleted at any time. An entry counts only for the manifest that it was made from and for files of the same size and time,
+so that a step that was replaced or harmed is read again, and only for the code that it was made by; what is computed with is
+read from the steps and verified.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -68,9 +70,15 @@ def _entry(step: StoredStep, stamp: str | None) -> dict[str, Any]:
 
 
 def _stamp(step: StoredStep) -> str | None:
-    """What the step is: its manifest names the checksums of all its files."""
+    """What the step is: its manifest names the checksums of all its files, and none of these was changed or removed since."""
     try:
-        return hashlib.sha256(read_regular(step.folder / "manifest.json", limit_of("manifest.json"))).hexdigest()
+        digest = hashlib.sha256(read_regular(step.folder / "manifest.json", limit_of("manifest.json")))
+        with os.scandir(step.folder) as files:
+            facts = sorted(
+                (file.name, (found := file.stat(follow_symlinks=False)).st_size, found.st_mtime_ns) for file in files
+            )
+        digest.update(repr(facts).encode())
+        return digest.hexdigest()
     except OSError:
         return None
 

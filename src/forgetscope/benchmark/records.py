@@ -28,7 +28,7 @@ from forgetscope.errors import DamagedPlan
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
 from forgetscope.foreign import Count, Id, Text, first_problem, strict_json
 from forgetscope.store import Store, TellLeftOut
-from forgetscope.store.stepfiles import PLAN_BYTES, STEPS
+from forgetscope.store.stepfiles import PLAN_BYTES, STEPS, SimulationMark
 
 SCHEMA = 1
 PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")
@@ -40,6 +40,8 @@ NEEDED = {
 }
 
 JOURNAL_BYTES = 64 * 2**20  # of one part; a step adds less than 200
+EVENT_BYTES = 2**20
+LAST = 2**53  # number of an event that is believed, or there would be none above a stranger's; equal ones follow their file
 FACTS = {  # what readers of such events rely on
     "started": ("time",),
     "rates": ("setting", "rates"),
@@ -142,11 +144,6 @@ class _Reruns(_Checked):
     others: list[Id]
 
 
-class _Simulated(_Checked):
-    seed: int
-    truth: dict[Text, float]
-
-
 class _Recorded(_Checked):
     """Every key of a plan.json that anybody uses."""
 
@@ -162,7 +159,7 @@ class _Recorded(_Checked):
     vary: list[Text] | None = None
     pairs: Count | None = None
     runs: Count | None = None
-    simulated: _Simulated | None = None
+    simulated: SimulationMark | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +196,7 @@ class Journal:
 
     @cached_property
     def _numbers(self) -> Iterator[int]:
-        return count(1 + max((_number(event) for event in self.events()), default=0))
+        return (min(number, LAST) for number in count(1 + max(map(_number, self.events()), default=0)))
 
     def events(self) -> list[dict[str, Any]]:
         """Of all parts, in order of their numbers. An event of an older version has none: it counts as the highest before it
@@ -260,6 +257,8 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
+    if len(line) > EVENT_BYTES:
+        return None
     try:
         event: dict[str, Any] = json.loads(line)
         found = _Event.model_validate(event)
@@ -270,4 +269,4 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 def _number(event: Mapping[str, Any]) -> int:
     number: int = event.get("number", 0)
-    return number
+    return number if number <= LAST else 0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from forgetscope.errors import SpecError
-from forgetscope.spec import Frozen, explain
+from forgetscope.spec import Asked
 
 Matrix = NDArray[np.float64]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -21,14 +20,8 @@ COEFFICIENTS = ("sic", "cic", "nic")  # in the order of vectors and matrices her
 RETENTION = 0.2  # where retention changes nothing
 
 
-class Truth(Frozen):
+class Truth(Asked):
     """Effects, noise and correlations of standardised quantities. The defaults are near the paper's results on CIFAR-100."""
-
-    def __init__(self, **options: Any) -> None:
-        try:
-            super().__init__(**options)
-        except ValidationError as error:
-            raise SpecError(explain(error, type(self))) from None
 
     sic_effect: float = Field(0.75, description="Change of forgetting, in units of its spread, per standard deviation of SIC.")
     cic_effect: float = Field(0.15, description="The same for CIC, the other coefficients unchanged.")

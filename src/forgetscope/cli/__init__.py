@@ -1,4 +1,9 @@
-"""The command line: parse, call the library, print."""
+"""The command line: parse, call the library, print.
+
+`app` joins the commands and has the first ones; `bench`, `data` and `store` are groups; `comparisons`, `analyse`,
+`approximations`, `lemma`, `paper` and `simulate` are further commands. `options` are shared, `plans` is for commands that run
+one, `console` prints, `streams` mends the standard streams.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,12 @@ def main() -> None:
     from forgetscope.errors import WriteError
 
     mend_streams()
-    from forgetscope.cli.app import app
-
     arguments, option = sys.argv[1:], "--traceback"
     if option in arguments:  # wherever it stands
         arguments = [option, *(argument for argument in arguments if argument != option)]
     try:
+        from forgetscope.cli.app import app
+
         app(arguments, prog_name="forgetscope")
     except WriteError as error:  # of help and version, which are printed outside the commands
         sys.exit(f"Error: {error}")
@@ -24,3 +29,9 @@ def main() -> None:
         if "--install-completion" not in sys.argv:
             raise
         sys.exit(f"Error: Cannot install completion: {error}. `forgetscope --show-completion` prints what to install.")
+    except ImportError as error:
+        if "shared object" not in str(error):
+            raise
+        sys.exit(
+            f"Error: Cannot load a library: {error}. Is there too little memory (`ulimit -v`), or is it not installed whole?"
+        )

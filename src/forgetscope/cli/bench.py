@@ -90,6 +90,9 @@ def plan(
     from forgetscope.store import Store
 
     spec = BenchmarkSpec.load(benchmark, overrides(settings))
+    reached = max(map(spec.steps_of, spec.increments))
+    if reached < spec.steps:
+        echo(f"No increment reaches more than {reached} steps; {spec.steps} were asked for.", err=True)
     missing = _fetch_data(spec.template) if estimate else "--no-estimate was given."
     planned, opened = benchmark_plan(spec), Store(store)
     done, expected = len(planned.done(opened)), None

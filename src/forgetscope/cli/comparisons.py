@@ -24,7 +24,7 @@ from forgetscope.cli.options import (
     overrides,
 )
 from forgetscope.cli.plans import name_failures, work_off
-from forgetscope.errors import ForgetscopeError
+from forgetscope.errors import ForgetscopeError, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.spec import RunSpec
@@ -60,6 +60,8 @@ def compare(
     from forgetscope.runs import results
     from forgetscope.store import Store
 
+    if "policy" in overrides(settings):
+        raise SpecError("--set policy: name the policies that are compared with --policies, for example uniform,entropy.")
     run, opened = _run(config, settings), Store(store)
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
     wanted = Comparison(run, names, baseline, pairs, title)

@@ -138,7 +138,7 @@ def check(
     try:
         contact_sheet(data).save(sheet, pnginfo=mark)
     except (OSError, ValueError) as error:
-        raise WriteError(f"Cannot write the contact sheet to {sheet}: {error}. Name another file with -o.") from None
+        raise WriteError(f"Cannot write the contact sheet to {sheet}: {error}. Name another .png file with -o.") from None
     if as_json:
         print_json(facts | {"contact_sheet": str(sheet.resolve())})
     else:

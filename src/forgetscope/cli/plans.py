@@ -53,10 +53,11 @@ def work_off(
 
 def allow(plan: Plan, code: list[str]) -> None:
     """A recorded plan, which may be somebody else's, runs no code that the user does not name as well."""
-    for name in sorted(plan.own_code - {*code}):
+    if names := sorted(plan.own_code - {*code}):
+        add = " ".join(f"--code {shlex.quote(name)}" for name in names)
         raise SpecError(
-            f"Plan {plan.id} names code to run, {name}, and a store does not decide what runs here. Name your own file "
-            f"instead of the plan; or, if you know that code, add `--code {shlex.quote(name)}`."
+            f"Plan {plan.id} names code to run, {', '.join(names)}, and a store does not decide what runs here. Name your own "
+            f"file instead of the plan; or, if you know that code, add `{add}`."
         )
 
 

@@ -11,6 +11,7 @@ import typer
 
 from forgetscope.characters import visible
 from forgetscope.cli.console import Commands, Unreadable, echo, guarded, print_json, print_view
+from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
     from forgetscope.housekeeping.exchange import Imported
@@ -180,6 +181,8 @@ def sql(
     from forgetscope.report.terminal.storage import answer_view
     from forgetscope.store import Store
 
+    if Path(query).is_dir():
+        raise SpecError(f"{query} is a folder, and no question. Ask one: {_command('sql', 'FROM steps')} {shlex.quote(query)}")
     left_out = Unreadable()
     answer = ask(Store.existing(store), query, left_out)
     left_out.tell(True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -104,6 +105,10 @@ def add_data(
         raise DataError(f"There is nothing at {path}.")
 
     def read() -> Source:
+        if path.is_file() and path.suffix != ".npz" and not zipfile.is_zipfile(path):
+            raise DataError(f"{path} is no .npz file. Name a folder of images, or a .npz file.")
+        if path.is_file() and test_share is not None:
+            raise DataError(f"{path} says itself which images are for testing: leave --test-share out.")
         return read_npz(path) if path.is_file() else read_folders(path, test_share)
 
     make(folder, read, Conversion(name, own_images, size, fit, skip_broken), note, workers, progress)

@@ -79,7 +79,7 @@ def resize(image: Image.Image, size: int | None, fit: Fit) -> Image.Image:
     if fit == "stretch":
         return image.resize((size, size), Image.Resampling.BICUBIC)
     side = min(image.size)
-    left, top = (image.width - side) / 2, (image.height - side) / 2
+    left, top = (image.width - side) // 2, (image.height - side) // 2  # whole pixels: half of one would blur
     return image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, left + side, top + side))
 
 

@@ -110,6 +110,8 @@ def remove_data(name: str) -> None:
         folders = _folders_of(name)
         for folder in folders:
             demand_ours(folder)
+    if not folders and name == "glyphs":
+        raise DataError(f"glyphs is embedded in forgetscope, and nothing of it is in {cache_folder()}.")
     if not folders:
         here = installed()
         raise DataError(f"There is no data set {name!r} in {cache_folder()}.{nearest(name, here) if here else ''}")

@@ -82,7 +82,7 @@ def _connected(cluster: Ray) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, TimeoutError, ValueError, OSError) as error:
         where = f"at {cluster.address}" if cluster.address else "on this machine"
         raise InputError(
-            f"Cannot reach or start Ray {where}: {str(error).strip().splitlines()[0]} "
+            f"Cannot reach or start Ray {where}: {str(error).strip().splitlines()[0].rstrip('.')}. "
             "Look at `ray status`; start one with `ray start --head`."
         ) from None
     try:

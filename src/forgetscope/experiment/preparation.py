@@ -14,7 +14,7 @@ from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.data.inputs import Normalisation
-from forgetscope.errors import DamagedStep, StoreError
+from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.experiment.settings import Settings
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
@@ -271,7 +271,10 @@ def _choose_rehearsal(
         candidates = Candidates(images, node, history[label], network, normalise, spec.training.augmentation, streams)
         # A stream per class: which images of a class are kept does not depend on which other classes there are.
         stream, source = streams("policy", label), spec.rehearsal.policy_source
-        positions = choose(spec.rehearsal.policy, candidates, quota[label], stream, source)
+        try:
+            positions = choose(spec.rehearsal.policy, candidates, quota[label], stream, source)
+        except SpecError as error:
+            raise SpecError(f"Class {data.classes[label]!r}: {error}") from None
         chosen[label] = images_of[label][positions]
     return chosen
 

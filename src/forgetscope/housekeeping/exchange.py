@@ -196,7 +196,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     with file:
         try:
             tar = tarfile.open(fileobj=_Bounded(file), mode="r:")  # type: ignore[call-overload]  # noqa: SIM115
-        except (tarfile.TarError, ValueError) as error:
+        except (tarfile.TarError, ValueError, RecursionError) as error:  # of names before names before names
             raise StoreError(f"{path} is no file of `forgetscope store export`: {error}.") from None
         with tar:
             yield tar
@@ -256,7 +256,7 @@ def _checked_members(tar: tarfile.TarFile, index: Mapping[str, Entry], path: Pat
 def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
     try:
         return tar.next()
-    except (tarfile.TarError, ValueError, OSError):
+    except (tarfile.TarError, ValueError, OSError, RecursionError):
         return None  # cut off; what is missing is found by the index
 
 

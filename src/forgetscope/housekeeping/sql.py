@@ -62,7 +62,8 @@ def query(store: Store, text: str, left_out: TellLeftOut | None = None) -> pa.Ta
             table: pa.Table | None = None if answer is None else answer.to_arrow_table()
         except duckdb.Error as error:
             reason = " ".join(str(error).split("\n\nLINE ")[0].split())
-            raise SpecError(f"DuckDB does not accept the query: {reason.rstrip('.')}. {_HINT}") from None
+            reason += "" if reason.endswith((".", "?")) else "."
+            raise SpecError(f"DuckDB does not accept the query: {reason} {_HINT}") from None
     if table is None:
         raise SpecError(f"The query gives no rows to show. {_HINT}")
     return table

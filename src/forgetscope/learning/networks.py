@@ -114,6 +114,8 @@ def check_features(name: str, network: nn.Module, images: Tensor) -> None:
             raise SpecError(
                 f"network {name}: features of {len(images)} images are {found}, but the head takes [{len(images)}, {width}]."
             )
+        if isinstance(logits, Tensor) and not logits.isfinite().all():
+            raise SpecError(f"network {name}: its output is not finite, before anything is learned. Look at its first weights.")
         whole = isinstance(logits, Tensor) and logits.shape == (len(images), head.out_features)
         if not whole or not torch.allclose(logits, head(features), rtol=1e-3, atol=1e-4):
             raise SpecError(

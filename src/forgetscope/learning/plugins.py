@@ -92,9 +92,10 @@ def _source(name: str) -> tuple[Path, bytes]:
     for part in rest:
         found = found and PathFinder.find_spec(part, list(found.submodule_search_locations or ()))
     if found is None:
-        raise SpecError(
-            f"{name}: cannot import {module_name}: there is no such module. Run where Python finds it, or install it."
-        )
+        remedy = "Run where Python finds it, or install it."
+        if module_name.endswith(".py"):
+            remedy = f"Write {module_name.removesuffix('.py').replace('/', '.')}:{name.partition(':')[2]}."
+        raise SpecError(f"{name}: cannot import {module_name}: there is no such module. {remedy}")
     if found.origin is None or not found.origin.endswith(".py"):
         raise SpecError(
             f"{name}: {module_name} has no source file, and so no version told from another. Define it in a .py file."

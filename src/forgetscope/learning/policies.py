@@ -121,8 +121,13 @@ def checked_choice(name: str, policy: Policy, candidates: Candidates, quota: int
         raise SpecError(f"policy {name} returned {type(returned).__name__}, expected {quota} whole numbers.") from None
     if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) != quota:
         raise SpecError(f"policy {name} returned {chosen.dtype} of shape {chosen.shape}, expected {quota} whole numbers.")
-    if len(np.unique(chosen)) != quota or chosen.min() < 0 or chosen.max() >= len(candidates):
-        raise SpecError(f"policy {name} must return {quota} different positions from 0 to {len(candidates) - 1}.")
+    outside = chosen[(chosen < 0) | (chosen >= len(candidates))]
+    values, counts = np.unique(chosen, return_counts=True)
+    if len(outside) or len(values) < quota:
+        wrong = f"{outside[0]}" if len(outside) else f"{values[counts > 1][0]} twice"
+        raise SpecError(
+            f"policy {name} must return {quota} different positions from 0 to {len(candidates) - 1}; it returned {wrong}."
+        )
     return chosen.astype(np.int64)
 
 

@@ -187,8 +187,9 @@ class Store:
         """The step whose id begins with `prefix`."""
         found = [id for id in self.ids() if id.startswith(prefix)]
         if len(found) != 1:
-            count = len(found) or "No"
-            raise SpecError(f"{count} steps in {self.path} begin with {prefix!r}. {_lists(self.path)}")
+            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+            which = f": {', '.join(id[:12] for id in sorted(found)[:5])}{more}" if found else ""
+            raise SpecError(f"{len(found) or 'No'} steps in {self.path} begin with {prefix!r}{which}. {_lists(self.path)}")
         return self.step(found[0])
 
     def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:

@@ -42,6 +42,13 @@ class _DataRecord(StrictRecord):
     classes: Annotated[int, Field(ge=1, lt=2**31)] | None = None  # of the whole data set; not in older records
 
 
+class SimulationMark(StrictRecord):
+    """What marks a step, and a plan, of which nothing was trained."""
+
+    seed: int
+    truth: dict[Text, float]
+
+
 class _Record(StrictRecord):
     """Every key of step.json that anybody uses."""
 
@@ -56,7 +63,7 @@ class _Record(StrictRecord):
     history: list[dict[Text, float | None]]
     committed: Text
     divergence: dict[Text, _Scalar] | None = None
-    simulated: dict[Text, Any] | None = None
+    simulated: SimulationMark | None = None
     start: dict[Text, Text] = Field(default_factory=dict)
 
 

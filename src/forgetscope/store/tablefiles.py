@@ -156,31 +156,39 @@ def _page_sizes(content: bytes, place: int, end: int) -> Iterator[int]:
             fields, place = _thrift_struct(content, place)
         except IndexError:
             raise ValueError("a page's header is cut off") from None
-        unpacked, packed = fields.get(2, -1), fields.get(3, -1)
-        if unpacked < 0 or packed < 0:
+        if _UNPACKED not in fields or _PACKED not in fields:
             raise ValueError("a page without a size")
-        yield unpacked
-        place += packed
+        yield fields[_UNPACKED]
+        place += fields[_PACKED]
+    if place != end:
+        raise ValueError("a page that reaches beyond its column")
 
 
+_UNPACKED, _PACKED = 2, 3  # numbers of a page header's fields
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of Thrift's truth values, bytes and floating-point numbers
 
 
 def _thrift_struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, int], int]:
-    """The integers of a structure in Thrift's compact form, by number of their field, and where it ends."""
+    """The 32-bit integers of a structure in Thrift's compact form, by number of their field, and where it ends.
+
+    What two readers could take differently is refused: Arrow skips a size of another type, takes the last of several with the
+    same number, and cuts numbers off at 16 and at 32 bits."""
     fields, number = dict[int, int](), 0
     if depth > 8:
         raise ValueError("a page's header is nested too deeply")
     while (head := content[place]) != 0:
-        place, kind = place + 1, head & 15
+        place, kind, before = place + 1, head & 15, number
         if head >> 4:
             number += head >> 4
         else:
-            number, place = _varint(content, place)
-            number = number >> 1 ^ -(number & 1)
+            number, place = _signed(content, place)
+        if not before < number < 2**15:
+            raise ValueError("a page's header whose fields are out of order")
         if kind in (4, 5, 6):
-            value, place = _varint(content, place)
-            fields[number] = value >> 1 ^ -(value & 1)
+            value, place = _signed(content, place)
+            if depth == 0 and number in (_UNPACKED, _PACKED) and (kind != 5 or not 0 <= value < 2**31):
+                raise ValueError("a page's size that is no number of 32 bits")
+            fields[number] = value
         elif kind == 8:
             size, place = _varint(content, place)
             place += size
@@ -191,6 +199,11 @@ def _thrift_struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int
         else:
             raise ValueError("a page's header that is not understood")
     return fields, place + 1
+
+
+def _signed(content: bytes, place: int) -> tuple[int, int]:
+    value, place = _varint(content, place)
+    return value >> 1 ^ -(value & 1), place
 
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:

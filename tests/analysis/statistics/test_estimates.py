@@ -117,6 +117,7 @@ def test_standard_deviations_are_the_population_s_with_bca_intervals() -> None:
 def test_an_estimate_reads_well_and_shows_itself() -> None:
     assert str(Estimate(0.51234, 0.43, 0.5871, 40)) == "0.512 (0.430, 0.587), n = 40"
     assert str(Estimate(123.4, 100.0, 146.8, 9)) == "123.4 (100.0, 146.8), n = 9"
+    assert str(Estimate(0.2, -0.0001, 0.4, 3)) == "0.200 (0.000, 0.400), n = 3"
     assert str(Estimate(-0.2, -0.4, 0.0, 3)) == "−0.200 (−0.400, 0.000), n = 3"
     assert str(Estimate(0.5, math.nan, math.nan, 1)) == "0.500, n = 1"
     assert str(Estimate(math.nan, math.nan, math.nan, 0)) == "–, n = 0"

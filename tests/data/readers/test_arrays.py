@@ -128,6 +128,10 @@ def npz(path: Path, **members: bytes) -> Path:
         ({"train_labels": claiming((6,), "<i8", bytes(48)).replace(b"}", b" ")}, r"cannot be read as a .npz file"),
         ({"train_labels": claiming((6,), "|O", bytes(48))}, r"train_labels holds objects"),
         ({"classes": claiming((3,), [("a", "|u1")], bytes(3))}, r"classes holds objects or records"),  # type: ignore[arg-type]
+        ({"classes": claiming((10**12,), "<U0")}, r"classes holds nothing"),  # of which there would be no end
+        ({"train_images": claiming((10**12, 8, 8, 3), "|V0")}, r"train_images holds nothing"),
+        ({"train_images": claiming((0, 10**30))}, r"bytes to unpack from a file of"),
+        ({"classes": claiming((200_000,), "|S1", b"a" * 200_000)}, r"200,000 classes, at most 100,000"),
     ],
 )
 def test_an_npz_file_is_held_to_what_it_holds(members: dict[str, bytes], message: str, tmp_path: Path) -> None:
@@ -150,6 +154,7 @@ def test_a_flipped_bit_in_an_npz_file_is_noticed(tmp_path: Path) -> None:
         (["a", "b", "c" * 100_000_000], r"class 'c{50}...': 100,000,000 characters in a name, at most 1,000 are read. Rename"),
         (["a", "b", "\udcff"], r"class name '\\udcff' is not valid Unicode"),
         (map(str, range(1_000_000)), "1,000,000 classes, at most 100,000"),
+        (range(10**15), "1,000,000,000,000,000 classes, at most 100,000"),
         (["same"] * 100_000, "two classes are called 'same'"),
     ],
 )

@@ -82,6 +82,6 @@ def _summary(claim: str, members: list[Answer]) -> Row:
 
 def _place(answer: Answer) -> str:
     estimate = answer.estimate
-    interval = "" if math.isnan(estimate.low) else f" ({estimate.low:.2f}, {estimate.high:.2f})"
-    numbers = f"{estimate.value:.2f}{interval}, n = {estimate.n}".replace("-", "\u2212")
+    interval = "" if math.isnan(estimate.low) else f" ({estimate.low:z.2f}, {estimate.high:z.2f})"
+    numbers = f"{estimate.value:z.2f}{interval}, n = {estimate.n}".replace("-", "\u2212")
     return f"{answer.sample.title} step {answer.subset}: {answer.what} {numbers}"

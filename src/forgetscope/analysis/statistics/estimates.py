@@ -39,8 +39,8 @@ class Estimate:
     def _parts(self) -> tuple[str, str]:
         width = self.high - self.low
         digits = max(0, min(12, 2 - math.floor(math.log10(width)))) if math.isfinite(width) and width > 0 else 3
-        value = "–" if math.isnan(self.value) else f"{self.value:.{digits}f}"
-        interval = "" if math.isnan(width) else f" ({self.low:.{digits}f}, {self.high:.{digits}f})"
+        value = "–" if math.isnan(self.value) else f"{self.value:z.{digits}f}"
+        interval = "" if math.isnan(width) else f" ({self.low:z.{digits}f}, {self.high:z.{digits}f})"
         return value.replace("-", "−"), f"{interval}, n = {self.n}".replace("-", "−")
 
 

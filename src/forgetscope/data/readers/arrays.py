@@ -6,7 +6,7 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from pathlib import Path
 from tokenize import TokenError  # what numpy lets out of a header that is no Python
 from typing import IO, BinaryIO
@@ -80,7 +80,9 @@ def _asked(name: str, member: IO[bytes]) -> int:
         raise ValueError(f"{name} holds objects or records")
     if any(side < 0 for side in shape):
         raise ValueError(f"{name} has the shape {shape}")
-    return math.prod(shape) * kind.itemsize
+    if kind.itemsize == 0:  # any number of which fits into no bytes
+        raise ValueError(f"{name} holds nothing")
+    return math.prod(max(1, side) for side in shape) * kind.itemsize  # numpy cannot count (0, 10**30) either
 
 
 def from_arrays(
@@ -107,6 +109,8 @@ def from_arrays(
 def _listed(classes: Iterable[object], origin: str) -> Iterable[object]:
     if isinstance(classes, np.ndarray) and classes.ndim != 1:
         raise DataError(f"{origin}: class names have the shape {classes.shape}, expected one name per class.")
+    if isinstance(classes, Sized):
+        check_classes(origin, len(classes))
     return classes
 
 

@@ -29,6 +29,8 @@ def read_folders(path: Path, test_share: float | None = None) -> Source:
             raise DataError(
                 f"{path} has train/ but none of {', '.join(f'{name}/' for name in TEST_FOLDERS)}. Add the test images."
             )
+        if test_share is not None:
+            raise DataError(f"{path} has {tests[0].name}/ beside train/, so nothing is held out: leave --test-share out.")
         train_files, test_files = _class_files(path / "train", passed), _class_files(tests[0], passed)
         unknown = sorted(set(test_files) - set(train_files))
         if unknown:

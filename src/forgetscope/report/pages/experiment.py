@@ -137,7 +137,7 @@ def _step(experiment: Experiment, summary: StepSummary) -> dict[str, object]:
             for id, reason, values in zip(order, past["missing"], _numbers(past[columns].to_numpy()), strict=True)
         ],
         "curves": _curves(experiment.steps[summary.step - 1], order),
-        "matrix": _matrix(experiment.pairs[experiment.pairs["step"] == summary.step], order),
+        "matrix": _matrix(experiment.steps[summary.step - 1], order),
     }
 
 
@@ -148,10 +148,14 @@ def _curves(step: StoredStep, order: list[int]) -> dict[str, object] | None:
     return {"iterations": iterations.tolist(), **curves} if len(iterations) else None
 
 
-def _matrix(pairs: pd.DataFrame, order: list[int]) -> dict[str, object] | None:
+def _matrix(step: StoredStep, order: list[int]) -> dict[str, object] | None:
     """Summed terms: rows are past classes in `order`, columns the same classes and then the new ones."""
+    pairs: pd.DataFrame = step.table("pairs").to_pandas()
     if pairs.empty:
         return None
+    past, sources = set(pairs["class_id"]), set(pairs["source_class_id"])
+    if past != set(order) or sources != {*order, *step.spec.classes}:
+        raise step.damaged("pairs.parquet", "not the classes of this step")
     new = pairs.loc[pairs["source_is_new"], "source_class_id"].unique().tolist()
     terms = pairs.pivot(index="class_id", columns="source_class_id", values="term").loc[order, [*order, *new]]
     return {"past": order, "new": new, "terms": _numbers(terms.to_numpy())}
