@@ -94,10 +94,11 @@ def test_indices_of_another_size_are_refused() -> None:
         sd_bca([1.0, 2.0, 3.0], indices=np.zeros((10, 4)))
 
 
-def test_clusters_of_one_row_are_a_plain_bootstrap() -> None:
-    sample = np.random.default_rng(5).gamma(2, size=25)
+def test_clusters_of_one_row_are_scipy_s_bootstrap_of_a_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample, count, drawn = np.random.default_rng(5).gamma(2, size=25), bootstrap._count, resampled(25, 20_000, 1)
+    monkeypatch.setattr(bootstrap, "_count", lambda n, resamples, seed, _, chunk: count(n, resamples, seed, drawn, chunk))
     found = cluster_mean_bca(sample, range(25), resamples=20_000)
-    np.testing.assert_allclose(found, scipy_interval(sample, np.mean, 20_000, 1), atol=0.03)
+    np.testing.assert_allclose(found, scipy_interval(sample, np.mean, 20_000, 1), rtol=1e-10)
 
 
 def drawn_again(statistic: Callable[[Array], float], clusters: Array, resamples: int, rng: np.random.Generator) -> Array:
