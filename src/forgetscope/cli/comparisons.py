@@ -39,7 +39,6 @@ def compare(
     within pairs. Where policies do not differ, one such interval in twenty excludes zero by chance. Run again, it continues;
     with more pairs or policies, only what is new is run."""
     from forgetscope.benchmark.pairs import plan_name
-    from forgetscope.report.document import comparison_document
     from forgetscope.report.terminal.experiments import comparison_view
 
     if "policy" in overrides(options.settings):
@@ -48,7 +47,7 @@ def compare(
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
     wanted = fs.Comparison(run, names, baseline, pairs, title)
     nothing = f"No pair came to its end under {wanted.compared_with} and another policy."
-    _tell(wanted, options, comparison_document if as_json else None, comparison_view, nothing)
+    _tell(wanted, options, "policies" if as_json else None, comparison_view, nothing)
 
 
 @with_plan_options
@@ -71,12 +70,11 @@ def variants(
     over pairs and paired differences to the run as it is, of forgetting and of each measure's rank correlation with it (in
     Fisher's z), with 95 % intervals. Run again, it continues."""
     from forgetscope.benchmark.pairs import plan_name
-    from forgetscope.report.document import variants_document
-    from forgetscope.report.terminal.variants import variants_view
+    from forgetscope.report.terminal.studies import variants_view
 
     run = run_spec(config, options.settings)
     wanted = fs.Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
-    _tell(wanted, options, variants_document if as_json else None, variants_view, "No pair came to its end.")
+    _tell(wanted, options, "variants" if as_json else None, variants_view, "No pair came to its end.")
 
 
 @with_plan_options
@@ -92,27 +90,27 @@ def controlled(
     class down more (NIC) are runs in which its own rehearsal images mislead it more (SIC). Only the new classes can make the
     difference: that parent, seed, rehearsal set and initial weights are equal is checked by digest. The table has a line per
     picked step, over its past classes; --json has every class. What the benchmark has run already is not run again."""
-    from forgetscope.report.document import controlled_document
-    from forgetscope.report.terminal.controlled import controlled_view
+    from forgetscope.report.terminal.studies import controlled_view
 
     wanted = fs.Controlled(fs.BenchmarkSpec.load(benchmark, overrides(options.settings)), runs)
-    _tell(wanted, options, controlled_document if as_json else None, controlled_view, "No step was picked.")
+    _tell(wanted, options, "steps" if as_json else None, controlled_view, "No step was picked.")
 
 
 def _tell(
     wanted: fs.Comparison | fs.Variants | fs.Controlled,
     options: PlanOptions,
-    document: Callable[[str, Any], object] | None,
+    key: str | None,
     view: Callable[[Any], RenderableType],
     nothing: str,
 ) -> None:
-    """Run it and print what it shows, as JSON if there is a document for that. nothing: what is wrong if there are no rows."""
+    """Run it and print what it shows, as JSON if there is a key for its rows. nothing: what is wrong if there are no rows."""
+    from forgetscope.report.document import study_document
     from forgetscope.runs import results
 
     plan, store, outcome = options.work_off(wanted)
     rows = results(wanted, plan, store)
-    if document is not None:
-        print_json(document(plan.id, rows))
+    if key is not None:
+        print_json(study_document(plan=plan.id, **{key: rows}))
     elif rows:
         print_view(view(rows), whole=True)
     name_failures(plan, store, outcome)

@@ -31,7 +31,7 @@ def simulate(
     run builds on one."""
     from forgetscope.benchmark.truth import Truth
     from forgetscope.options import parse_setting
-    from forgetscope.report.terminal.simulation import simulation_document, simulation_view
+    from forgetscope.report.terminal.plans import simulation_document, simulation_view
 
     spec = fs.BenchmarkSpec.load(benchmark, overrides(settings))
     chosen = Truth(**dict(parse_setting(given, "--truth", "noise=0.2") for given in truth or []))
