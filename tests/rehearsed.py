@@ -1,4 +1,4 @@
-"""The coefficients from mean gradients over rehearsal images, which is how tests come by them."""
+"""Mean gradients of classes, and the coefficients from those over rehearsal images, which is how tests come by them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from typing import Any
 from torch import Tensor
 
 from forgetscope.measuring.coefficients import Coefficients, coefficients
+from forgetscope.measuring.gradients import GradientSums
+
+
+def class_mean_gradients(features: Tensor, logits: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Gradient of the mean loss over each class's images, [classes, k, d + 1]; NaN for a class without images."""
+    sums = GradientSums(classes, logits.shape[1], features.shape[1])
+    sums.add(features, logits, labels, labels)
+    return sums.gradients / sums.counts[:, None, None]  # 0 / 0 = NaN
 
 
 def from_rehearsal(full: Tensor, rehearsal: Tensor, *others: Any, **named: Any) -> Coefficients:

@@ -11,13 +11,11 @@ _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066
 
 def visible(text: str, *, lines: bool = False) -> str:
     r"""The text with every such character as an escape like `\x1b`; `lines` keeps newlines, for text of our own making."""
-    return _STEERING.sub(lambda found: found[0] if lines and found[0] == "\n" else _escape(found[0]), text)
+    return _STEERING.sub(
+        lambda found: found[0] if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode(), text
+    )
 
 
 def visible_json(text: str) -> str:
     """The same for a JSON document, as JSON's own escapes: a program that parses it gets the original characters."""
     return _STEERING.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

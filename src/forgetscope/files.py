@@ -28,7 +28,8 @@ _without_locks: set[Path] = set()  # folders of which this process has said so
 def write_durably(path: Path, data: bytes) -> None:
     """Write and wait until the disk has it. A link that has this name is not followed."""
     with told(path, len(data)), open(path, "wb", opener=_no_link) as file:
-        _write(file, data)
+        file.write(data)
+        _sync(file)
 
 
 def write_soon(path: Path, data: bytes) -> None:
@@ -37,8 +38,7 @@ def write_soon(path: Path, data: bytes) -> None:
         path.write_bytes(data)
 
 
-def _write(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
+def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
 
@@ -51,42 +51,40 @@ def replace_durably(path: Path, data: bytes, *, missing_ok: bool = False) -> Non
     """Write a file so that a reader, or a crash at any instant, finds the old content or the new.
 
     missing_ok: where its folder is gone, nothing is written."""
-    with told(path, len(data)), suppress(*[FileNotFoundError] if missing_ok else []):
-        with _beside(path) as file:
-            _write(file, data)
-        sync_folder(path.parent)
+    with told(path, len(data)), suppress(*[FileNotFoundError] if missing_ok else []), _beside(path, durable=True) as file:
+        file.write(data)
 
 
 def replace_soon(path: Path, data: bytes) -> None:
     """The same, leaving it to the system when the disk gets it. Raises OSError."""
-    with _beside(path) as file:
+    with _beside(path, durable=False) as file:
         file.write(data)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write piece by piece. It takes its name, durably, when the block ends well; otherwise nothing is left of it."""
-    with told(path):
-        with _beside(path) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(path.parent)
+    with told(path), _beside(path, durable=True) as file:
+        yield file
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[BinaryIO]:
+def _beside(path: Path, durable: bool) -> Iterator[BinaryIO]:
     """A new file that takes the name when the block ends well. Until then its own name is one that nobody can foresee: in a
     folder that others can write to, a link could wait there."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file
+            if durable:
+                _sync(file)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)  # a part of a file is of no use and takes room
         raise
+    if durable:
+        sync_folder(path.parent)
 
 
 def read_regular(path: Path, limit: int) -> bytes:
@@ -98,37 +96,36 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 def open_regular(path: Path, limit: int) -> io.BufferedReader:
     """A plain file, to be read. Opening never waits, as that of a pipe would."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise _NoFile() if error.errno in NO_FILE else error from None
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-        os.close(descriptor)
-        raise too_large(found.st_size, limit) if stat.S_ISREG(found.st_mode) else _NoFile()
-    return os.fdopen(descriptor, "rb")
+    file = os.fdopen(_open_plain(path, os.O_RDONLY), "rb")
+    size = os.fstat(file.fileno()).st_size
+    if size > limit:
+        file.close()
+        raise too_large(size, limit)
+    return file
 
 
 def append_regular(path: Path) -> BinaryIO:
     """A plain file, to be added to, made if it is not there. Opening never waits; WriteError for anything else."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags, 0o666)
+        return os.fdopen(_open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    except _NoFile as reason:
+        raise WriteError(f"{path} is {reason.strerror}. Remove it, then run the same command again.") from None
+
+
+def _open_plain(path: Path, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise _in_the_way(path) if error.errno in NO_FILE else error from None
+        raise _NoFile() if error.errno in NO_FILE else error from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise _in_the_way(path)
-    return os.fdopen(descriptor, "ab")
+        raise _NoFile()
+    return descriptor
 
 
 class _NoFile(OSError):
     def __init__(self) -> None:
         super().__init__(errno.EINVAL, "a link, or something else that is no plain file")
-
-
-def _in_the_way(path: Path) -> WriteError:
-    return WriteError(f"{path} is {_NoFile().strerror}. Remove it, then run the same command again.")
 
 
 def too_large(size: int, limit: int) -> OSError:
@@ -146,6 +143,11 @@ def without_checksum(content: bytes) -> bytes | None:
     return body if hashlib.sha256(body).digest() == checksum else None
 
 
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
 def matches_checksum(file: io.BufferedReader) -> bool:
     """The same of a file, without keeping it."""
     checksum = file.read(32)
@@ -159,14 +161,11 @@ def size_of(path: Path) -> int:
         if not path.is_dir() or path.is_symlink()
         else [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
     )
-    return sum(_size(file) for file in files)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except FileNotFoundError:
-        return 0
+    total = 0
+    for file in files:
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_size
+    return total
 
 
 def put_aside(path: Path, quarantine: Path, name: str) -> Path:

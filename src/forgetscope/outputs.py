@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from forgetscope.errors import SpecError
-from forgetscope.files import replace_durably, told
+from forgetscope.files import file_digest, replace_durably, told
 
 Listing = Mapping[str, Sequence[str]]  # name below the folder -> SHA-256 that the file may have
 
@@ -80,7 +79,7 @@ def writing_folder(path: Path, option: str = "-o") -> Iterator[Path]:
         with TemporaryDirectory(prefix=UNFINISHED, dir=path) as building:
             yield Path(building)
             made = sorted(file.relative_to(building) for file in Path(building).rglob("*") if file.is_file())
-            digests = {str(name): [_digest(Path(building, name))] for name in made}
+            digests = {str(name): [file_digest(Path(building, name))] for name in made}
             listed = _listed(path) or {}
             _refuse_changed(path, listed, made, option)
             both = {name: [*listed.get(name, []), *digests.get(name, [])] for name in {**listed, **digests}}
@@ -97,7 +96,7 @@ def _refuse_changed(folder: Path, listed: Listing, more: Iterable[Path], option:
         path = folder / name
         if any((folder / above).is_symlink() for above in (name, *name.parents)):
             raise _left(path, "is reached through a link", option)
-        if path.exists() and (not path.is_file() or _digest(path) not in listed.get(str(name), [])):
+        if path.exists() and (not path.is_file() or file_digest(path) not in listed.get(str(name), [])):
             raise _left(path, "is not as it was written here, or was never written here", option)
 
 
@@ -115,11 +114,6 @@ def _listed(folder: Path) -> Listing | None:
 
 def _list(folder: Path, listing: Listing) -> None:
     replace_durably(folder / LISTING, json.dumps(listing, indent=1, sort_keys=True).encode())
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _left(path: Path, why: str, option: str) -> SpecError:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from forgetscope.data import conversion
+from forgetscope.data import conversion, images
 from forgetscope.data.conversion import Conversion, convert
 from forgetscope.data.images import open_data
 from forgetscope.data.sources import Encoded, FileChunk, Source, Split, in_chunks
@@ -76,7 +76,7 @@ def test_all_broken_images_are_named_at_once(workers: int, paths: list[Path], tm
 def test_broken_images_are_left_out_on_request(
     workers: int, paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversion, "BLOCK_BYTES", 3 * 8 * 8 * 3)  # blocks smaller than chunks
+    monkeypatch.setattr(images, "BLOCK_BYTES", 3 * 8 * 8 * 3)  # blocks smaller than chunks
     whole = source_of(paths)
     good = {
         part: [i for i in places if i not in (0, 5, 6, 13)] for part, places in (("train", range(12)), ("test", range(12, 16)))

@@ -13,9 +13,10 @@ from PIL import Image
 from forgetscope.data import glyphs
 from forgetscope.data.acquisition import add_arrays
 from forgetscope.data.cache import cache_folder
-from forgetscope.data.images import FILES, MANIFEST, class_strips, file_digest, manifest_bytes
+from forgetscope.data.images import FILES, MANIFEST, class_strips, manifest_bytes
 from forgetscope.data.library import load_data, recorded_strips
 from forgetscope.errors import DamagedData, DataError
+from forgetscope.files import file_digest
 
 
 def test_opening_maps_the_file_and_copies_nothing() -> None:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forgetscope.measuring.coefficients import norms
-from forgetscope.measuring.gradients import GradientSums, class_mean_gradients, loss_residual, rounding_error
-from rehearsed import from_rehearsal
+from forgetscope.measuring.gradients import GradientSums, loss_residual, rounding_error
+from rehearsed import class_mean_gradients, from_rehearsal
 
 
 def random_batch(seed: int, n: int, d: int, k: int) -> tuple[torch.Tensor, torch.nn.Linear, torch.Tensor]:

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from forgetscope.errors import InputError
 from forgetscope.learning.networks import build_network
-from forgetscope.measuring.gradients import class_mean_gradients
 from forgetscope.measuring.measurement import measure
 from forgetscope.measuring.probe import Probe
-from rehearsed import from_rehearsal
+from rehearsed import class_mean_gradients, from_rehearsal
 
 PAST, NEW = (0, 1, 2), (3, 4)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,18 +10,7 @@ from urllib.parse import urlsplit
 
 from numpy.typing import ArrayLike
 
-from forgetscope.data.cache import (
-    DOWNLOADS,
-    QUARANTINE,
-    Note,
-    Progress,
-    cache_folder,
-    download_folder,
-    folder_of,
-    is_here,
-    make,
-    prepare_cache,
-)
+from forgetscope.data import cache
 from forgetscope.data.conversion import Conversion
 from forgetscope.data.decoding import Fit
 from forgetscope.data.download import download
@@ -34,11 +22,12 @@ from forgetscope.data.readers.arrays import from_arrays, read_npz
 from forgetscope.data.readers.folders import read_folders
 from forgetscope.data.sources import Source
 from forgetscope.errors import DataError
+from forgetscope.files import file_digest
 from forgetscope.options import nearest
 
 
 def get_data(
-    name: str, origin: str | None = None, *, workers: int = 1, progress: Progress | None = None, note: Note = print
+    name: str, origin: str | None = None, *, workers: int = 1, progress: cache.Progress | None = None, note: cache.Note = print
 ) -> DataSet:
     """Fetch a known data set, or take it from a file, folder or address, and convert it.
 
@@ -51,13 +40,13 @@ def get_data(
         raise DataError(
             f"{name!r} is not a public data set that is known.{nearest(name, sorted(KNOWN))} Your own: `forgetscope data add`."
         )
-    if is_here(folder := folder_of(name)):
+    if cache.is_here(folder := cache.folder_of(name)):
         note(f"{name} is here already. To make it anew, remove it first: `forgetscope data remove {name}`.")
         return load_data(name)
     demand_free(folder)
     address = origin or known.address
     remote = "://" in address
-    prepare_cache()
+    cache.prepare_cache()
 
     def read() -> Source:
         path = _downloaded(address, known, progress, note) if remote else Path(address)
@@ -66,7 +55,7 @@ def get_data(
         return known.read(path)
 
     try:
-        make(folder, read, Conversion(name, photographs), note, workers, progress)
+        cache.make(folder, read, Conversion(name, photographs), note, workers, progress)
     except DataError as error:
         if not remote or not _forget(address):
             raise
@@ -88,8 +77,8 @@ def add_data(
     fit: Fit = "crop",
     skip_broken: bool = False,
     workers: int = 1,
-    progress: Progress | None = None,
-    note: Note = print,
+    progress: cache.Progress | None = None,
+    note: cache.Note = print,
 ) -> DataSet:
     """Convert one's own images: folders of images per class, or a .npz file. `note` is told what was done to which images.
 
@@ -111,7 +100,7 @@ def add_data(
             raise DataError(f"{path} says itself which images are for testing: leave --test-share out.")
         return read_npz(path) if path.is_file() else read_folders(path, test_share)
 
-    make(folder, read, Conversion(name, own_images, size, fit, skip_broken), note, workers, progress)
+    cache.make(folder, read, Conversion(name, own_images, size, fit, skip_broken), note, workers, progress)
     return load_data(name)
 
 
@@ -133,26 +122,26 @@ def add_arrays(
     folder = _new_folder(name)
     names = None if classes is None else list(classes)
     source = from_arrays(train_images, train_labels, test_images, test_labels, names)
-    make(folder, lambda: source, Conversion(name, own_images), lambda text: None)
+    cache.make(folder, lambda: source, Conversion(name, own_images), lambda text: None)
     return load_data(name)
 
 
 def _new_folder(name: str) -> Path:
     """For a data set of one's own, whose name must be free."""
-    folder, folded = folder_of(name), name.casefold()  # for some file systems "Birds" and "birds" are one
-    if folded in (*KNOWN, DOWNLOADS, QUARANTINE) or folded.startswith("glyphs"):
+    folder, folded = cache.folder_of(name), name.casefold()  # for some file systems "Birds" and "birds" are one
+    if folded in (*KNOWN, cache.DOWNLOADS, cache.QUARANTINE) or folded.startswith("glyphs"):
         remedy = f"`forgetscope data get {name} --from PATH`" if name in KNOWN else "another name"
         raise DataError(f"The name {name!r} is taken. Use {remedy}.")
-    for other in cache_folder().glob("*"):
+    for other in cache.cache_folder().glob("*"):
         if other.name.casefold() == folded and other.name != name:
             raise DataError(f"{other.name!r} in the cache differs from {name!r} only by case. Use another name.")
-    if is_here(folder):
+    if cache.is_here(folder):
         raise DataError(f"There is a data set {name!r} already. Remove it first: `forgetscope data remove {name}`.")
     demand_free(folder)
     return folder
 
 
-def _downloaded(address: str, known: Known, progress: Progress | None, note: Note) -> Path:
+def _downloaded(address: str, known: Known, progress: cache.Progress | None, note: cache.Note) -> Path:
     target = _target(address)
     note(f"Downloading {address}")
     return download(
@@ -170,8 +159,8 @@ def _target(address: str) -> Path:
     with suppress(ValueError):  # no address at all, as the attempt to fetch it will say
         name = Path(urlsplit(address).path).name
         if name not in ("", ".."):
-            return download_folder(address) / name[-50:]
-    return download_folder(address) / "download"
+            return cache.download_folder(address) / name[-50:]
+    return cache.download_folder(address) / "download"
 
 
 def _forget(address: str) -> bool:
@@ -187,11 +176,7 @@ def _forget(address: str) -> bool:
 def _verify_archive(path: Path, known: Known) -> None:
     """An archive under the official name must be the official one."""
     expected = known.archives.get(path.name)
-    if expected is None:
-        return
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "md5").hexdigest()
-    if found != expected:
+    if expected is not None and (found := file_digest(path, "md5")) != expected:
         raise DataError(
             f"{path} is not the official archive: MD5 {found}, expected {expected}. It is incomplete or altered: get it again, "
             "or rename it if you made it yourself."

@@ -92,7 +92,7 @@ def make(
     with _lock(folder, note, partial(is_here, folder)):
         if not is_here(folder):
             demand_free(folder)
-            counted = partial(progress or _silence, "images")
+            counted = partial(progress or (lambda what, done, total: None), "images")
             convert(read(), folder, conversion, workers=workers, progress=counted, note=note)
 
 
@@ -120,6 +120,3 @@ def _lock(folder: Path, note: Note, done: Callable[[], bool]) -> AbstractContext
     lock = folder.with_name(f".{folder.name}.lock")
     demand_lock(lock)  # it will be deleted
     return locked(lock, note, waiting, done)
-
-
-def _silence(what: str, done: int, total: int) -> None: ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -25,17 +25,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from forgetscope.data.decoding import Fit, decode, resize
-from forgetscope.data.images import FILES, MANIFEST, file_digest, manifest_bytes, pixel_digest
+from forgetscope.data.images import FILES, MANIFEST, manifest_bytes, pixel_digest, rows_at_once
 from forgetscope.data.limits import CONVERTED_BYTES, IMAGES, NAME_CHARACTERS, check_classes, check_limit
 from forgetscope.data.ownership import demand_free, is_ours, unfinished_name
 from forgetscope.data.sources import Chunk, Source, Split
 from forgetscope.errors import DataError
-from forgetscope.files import cannot_write, sync_folder, write_durably
+from forgetscope.files import cannot_write, file_digest, sync_folder, told, write_durably
 from forgetscope.spec import AugmentationSpec
 
 Progress = Callable[[int, int], None]  # images done, images in all
 Result = TypeVar("Result")
-BLOCK_BYTES = 2**24  # of images at a time, however large they are
 NAMED = 20  # broken images that a message names; the others are counted
 
 
@@ -116,8 +115,11 @@ def _write_splits(
         name: _write_images(building / f"{name}_images.npy", split, shape, conversion, executor, advance)
         for name, split in splits.items()
     }
-    if any(part.broken for part in written.values()) and not conversion.skip_broken:
-        raise _broken_images(written.values(), total, conversion)
+    if (broken := _broken(written.values())) and not conversion.skip_broken:
+        remedy = "Replace or remove them, or leave them out with --skip-broken (skip_broken=True)."
+        if conversion.skip_broken is None:
+            remedy = "It is damaged or incomplete: get it again."
+        raise DataError(f"{broken[0]} of {total} images cannot be used: {broken[1]}. {remedy}")
     for name, split in splits.items():
         labels = np.delete(split.labels, written[name].broken)
         _check_counts(source, name, labels)
@@ -181,29 +183,19 @@ def _shape(source: Source, conversion: Conversion) -> tuple[int, int]:
     raise DataError(f"{source.origin}: no training image can be read: {'; '.join(reasons)}.")
 
 
-def _broken_images(parts: Iterable[_Written], total: int, conversion: Conversion) -> DataError:
-    count, named = _named(parts)
-    remedy = "Replace or remove them, or leave them out with --skip-broken (skip_broken=True)."
-    if conversion.skip_broken is None:
-        remedy = "It is damaged or incomplete: get it again."
-    return DataError(f"{count} of {total} images cannot be used: {named}. {remedy}")
+def _broken(parts: Collection[_Written]) -> tuple[int, str] | None:
+    """How many images cannot be used, and why not, if there are any."""
+    count = sum(len(part.broken) for part in parts)
+    reasons = sorted(reason for part in parts for reason in part.reasons)[:NAMED]
+    more = f"; and {count - len(reasons)} more" if count > len(reasons) else ""
+    return (count, "; ".join(reasons) + more) if count else None
 
 
-def _named(parts: Iterable[_Written]) -> tuple[int, str]:
-    parts = list(parts)
-    count, reasons = (
-        sum(len(part.broken) for part in parts),
-        sorted(reason for part in parts for reason in part.reasons)[:NAMED],
-    )
-    return count, "; ".join(reasons) + (f"; and {count - len(reasons)} more" if count > len(reasons) else "")
-
-
-def _tell(parts: Iterable[_Written], note: Callable[[str], None]) -> None:
-    parts = list(parts)
-    count, named = _named(parts)
-    if count:
-        note(f"Left out {count} images that cannot be used: {named}.")
-    total, done = sum(part.images for part in parts) - count, sum((part.done for part in parts), Counter[str]())
+def _tell(parts: Collection[_Written], note: Callable[[str], None]) -> None:
+    total, done = sum(part.images for part in parts), sum((part.done for part in parts), Counter[str]())
+    if broken := _broken(parts):
+        note(f"Left out {broken[0]} images that cannot be used: {broken[1]}.")
+        total -= broken[0]
     for what in sorted(done):
         note(f"{what}: {done[what]} of {total} images.")
 
@@ -220,7 +212,7 @@ def _write_images(
     offset, stride = _start_array(path, (len(split.labels), *shape, 3)), shape[0] * shape[1] * 3
     written, start = _Written(), 0
     if not isinstance(split.images, Sequence):
-        rows = _rows_at_once(max(stride, split.images[:1].nbytes))
+        rows = rows_at_once(max(stride, split.images[:1].nbytes))
         for start in range(0, len(split.images), rows):
             block = _resized(split.images[start : start + rows], conversion)
             _write_at(path, offset + start * stride, block)
@@ -238,16 +230,12 @@ def _write_images(
     return written
 
 
-def _rows_at_once(stride: int) -> int:
-    return max(1, BLOCK_BYTES // max(1, stride))
-
-
 def _decode_chunk(
     chunk: Chunk, path: Path, place: int, offset: int, shape: tuple[int, int], size: int | None, fit: Fit
 ) -> tuple[int, _Written]:
     """In a worker: decode, write in place, and count what need not be read again. Broken images leave a gap."""
     stride, written, encoded = shape[0] * shape[1] * 3, _Written(), chunk.encoded()
-    block = np.empty((min(len(chunk), _rows_at_once(stride)), *shape, 3), np.uint8)
+    block = np.empty((min(len(chunk), rows_at_once(stride)), *shape, 3), np.uint8)
     while written.images < len(chunk):
         start, good = written.images, []
         for row, (name, data) in zip(range(min(len(block), len(chunk) - start)), encoded, strict=False):
@@ -291,7 +279,7 @@ def _drop(path: Path, broken: Sequence[int]) -> None:
     images = np.load(path, mmap_mode="r", allow_pickle=False)
     kept = np.delete(np.arange(len(images)), broken)
     whole = path.with_name(f"whole-{path.name}")
-    offset, rows = _start_array(whole, (len(kept), *images.shape[1:])), _rows_at_once(images[0].nbytes)
+    offset, rows = _start_array(whole, (len(kept), *images.shape[1:])), rows_at_once(images[0].nbytes)
     for start in range(0, len(kept), rows):
         _write_at(whole, offset + start * images[0].nbytes, images[kept[start : start + rows]])
     os.replace(whole, path)
@@ -324,25 +312,19 @@ def _resized(images: NDArray[np.uint8], conversion: Conversion) -> NDArray[np.ui
 
 def _start_array(path: Path, shape: tuple[int, ...]) -> int:
     """Reserve a .npy file of uint8 and return the offset of its first byte; a full disk shows here."""
-    try:
-        with path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-            offset = file.tell()
-            size = int(np.prod(shape))
-            if size and hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), offset, size)
-        return offset
-    except OSError as error:
-        raise cannot_write(path, error) from None
+    with told(path), path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        offset = file.tell()
+        size = int(np.prod(shape))
+        if size and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), offset, size)
+    return offset
 
 
 def _write_at(path: Path, offset: int, block: NDArray[np.uint8]) -> None:
-    try:
-        with path.open("r+b") as file:
-            file.seek(offset)
-            file.write(np.ascontiguousarray(block).data)
-    except OSError as error:
-        raise cannot_write(path, error) from None
+    with told(path), path.open("r+b") as file:
+        file.seek(offset)
+        file.write(np.ascontiguousarray(block).data)
 
 
 def _write_manifest(building: Path, source: Source, conversion: Conversion, counts: NDArray[np.int64]) -> None:

@@ -7,7 +7,6 @@ write to one write the same bytes to the same places.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -24,7 +23,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from forgetscope.errors import DataError
-from forgetscope.files import cannot_write, locked, replace_durably, sync_folder
+from forgetscope.files import cannot_write, file_digest, locked, replace_durably, sync_folder
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if the server says it
 BLOCK = 1 << 20  # bytes in memory at a time
@@ -65,12 +64,7 @@ def download(
 
 
 def _is_there(path: Path, md5: str | None) -> bool:
-    return path.is_file() and (md5 is None or _md5(path) == md5.lower())
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    return path.is_file() and (md5 is None or file_digest(path, "md5") == md5.lower())
 
 
 def _finish(url: str, part: Path, size: int, target: Path, md5: str | None) -> None:
@@ -83,7 +77,7 @@ def _finish(url: str, part: Path, size: int, target: Path, md5: str | None) -> N
     if ours.stat().st_size != size:
         os.rename(ours, part)
         raise _Dropped(BEGUN_ANEW)
-    if md5 is not None and (found := _md5(ours)) != md5.lower():
+    if md5 is not None and (found := file_digest(ours, "md5")) != md5.lower():
         ours.unlink()  # it would never become right
         _memory(part).unlink(missing_ok=True)
         raise DataError(

@@ -7,7 +7,6 @@ geometry and noise make them as hard, and as unevenly forgotten, as small natura
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,16 +40,13 @@ FONTS = tuple(
 OVERSAMPLING = 3  # glyphs are drawn and warped at three times the size, then averaged down
 
 
-@dataclass(frozen=True)
-class Distortion:
-    """How far an image may stray from the clean glyph. Each draw is uniform in its range."""
-
-    rotation: float = 25.0  # degrees, both ways
-    shear: float = 0.3  # both ways
-    scale: tuple[float, float] = (0.8, 1.25)
-    shift: float = 0.10  # of the image's side, both ways
-    contrast: float = 0.25  # smallest distance between the two colours' brightness, range 0 to 1
-    noise: tuple[float, float] = (0.13, 0.17)  # standard deviation of the pixel noise, range 0 to 1
+# How far an image may stray from the clean glyph. Each draw is uniform in its range.
+ROTATION = 25.0  # degrees, both ways
+SHEAR = 0.3  # both ways
+SCALE = (0.8, 1.25)
+SHIFT = 0.10  # of the image's side, both ways
+CONTRAST = 0.25  # smallest distance between the two colours' brightness, range 0 to 1
+NOISE = (0.13, 0.17)  # standard deviation of the pixel noise, range 0 to 1
 
 
 def render_both(size: int) -> list[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
@@ -58,9 +54,7 @@ def render_both(size: int) -> list[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
     return [render("glyphs-train", TRAIN_IMAGES_PER_CLASS, size), render("glyphs-test", TEST_IMAGES_PER_CLASS, size)]
 
 
-def render(
-    purpose: Purpose, images_per_class: int, size: int = DEFAULT_SIZE, distortion: Distortion = Distortion()
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def render(purpose: Purpose, images_per_class: int, size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images [n, size, size, 3] and labels [n], class by class. The same arguments give the same pixels."""
     masks = _masks(size * OVERSAMPLING)
     images = np.empty((len(CHARACTERS), images_per_class, size, size, 3), np.uint8)
@@ -68,8 +62,8 @@ def render(
         # One stream per class: another number of classes leaves a class's pixels alone.
         rng = Streams(seed=0, step=0)(purpose, label)
         fonts = rng.integers(len(FONTS), size=images_per_class)
-        coverage = _warp([masks[font][label] for font in fonts], rng, distortion)
-        images[label] = _colour(_average_down(coverage), rng, distortion)
+        coverage = _warp([masks[font][label] for font in fonts], rng)
+        images[label] = _colour(_average_down(coverage), rng)
     labels = np.repeat(np.arange(len(CHARACTERS), dtype=np.int64), images_per_class)
     return images.reshape(-1, size, size, 3), labels
 
@@ -103,13 +97,13 @@ def _font_folder() -> Path:
     )
 
 
-def _warp(masks: list[Image.Image], rng: np.random.Generator, distortion: Distortion) -> NDArray[np.float32]:
+def _warp(masks: list[Image.Image], rng: np.random.Generator) -> NDArray[np.float32]:
     """Rotate, shear, scale and shift each mask; coverage [n, side, side] from 0 to 1."""
     n, side = len(masks), masks[0].width
-    angle = np.deg2rad(rng.uniform(-distortion.rotation, distortion.rotation, n))
-    shear = rng.uniform(-distortion.shear, distortion.shear, n)
-    scale = rng.uniform(*distortion.scale, n)
-    shift = rng.uniform(-distortion.shift, distortion.shift, (n, 2)) * side
+    angle = np.deg2rad(rng.uniform(-ROTATION, ROTATION, n))
+    shear = rng.uniform(-SHEAR, SHEAR, n)
+    scale = rng.uniform(*SCALE, n)
+    shift = rng.uniform(-SHIFT, SHIFT, (n, 2)) * side
     warped = np.empty((n, side, side), np.float32)
     centre = side / 2
     for i, mask in enumerate(masks):
@@ -129,22 +123,21 @@ def _average_down(coverage: NDArray[np.float32]) -> NDArray[np.float32]:
     return averaged
 
 
-def _colour(coverage: NDArray[np.float32], rng: np.random.Generator, distortion: Distortion) -> NDArray[np.uint8]:
+def _colour(coverage: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.uint8]:
     """Paint coverage [n, size, size] in two random colours of unlike brightness and add noise."""
     n, size, _ = coverage.shape
-    ink, paper = _colours(rng, n, distortion.contrast)
+    ink, paper = _colours(rng, n)
     blend = coverage[..., None]
     clean = blend * ink[:, None, None] + (1 - blend) * paper[:, None, None]
-    low, high = distortion.noise
-    strength = rng.uniform(low, high, size=(n,))
+    strength = rng.uniform(*NOISE, size=(n,))
     noisy = clean + strength[:, None, None, None] * rng.standard_normal((n, size, size, 3))
     pixels: NDArray[np.uint8] = np.rint(255 * np.clip(noisy, 0, 1)).astype(np.uint8)
     return pixels
 
 
-def _colours(rng: np.random.Generator, n: int, contrast: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _colours(rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Pairs of RGB colours [n, 3] whose mean brightness differs by at least the contrast; too similar pairs are redrawn."""
     ink, paper = rng.uniform(size=(2, n, 3))
-    while (close := np.abs(ink.mean(axis=1) - paper.mean(axis=1)) < contrast).any():
+    while (close := np.abs(ink.mean(axis=1) - paper.mean(axis=1)) < CONTRAST).any():
         ink[close], paper[close] = rng.uniform(size=(2, int(close.sum()), 3))
     return ink, paper

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from forgetscope.errors import DamagedData
+from forgetscope.files import file_digest
 from forgetscope.spec import AugmentationSpec
 
 MANIFEST = "manifest.json"
+BLOCK_BYTES = 2**24
 FILES = ("train_images", "train_labels", "test_images", "test_labels")
 SHEET_CLASSES, SHEET_IMAGES = 100, 8
 SHEET_QUALITY = 60  # of a WebP: thumbnails, not evidence
@@ -157,20 +159,20 @@ def _checksum(manifest: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def pixel_digest(arrays: Iterable[tuple[str, NDArray[np.generic]]]) -> str:
     """SHA-256 over names, types, shapes and bytes, in the order of FILES."""
     digest = hashlib.sha256()
     for name, array in arrays:
         digest.update(f"{name}{array.dtype}{array.shape}".encode())
-        rows = max(1, 2**24 // max(1, array[:1].nbytes))  # 16 MB at a time: a mapped array must not be copied whole
+        rows = rows_at_once(array[:1].nbytes)  # a mapped array must not be copied whole
         for start in range(0, len(array), rows):
             digest.update(np.ascontiguousarray(array[start : start + rows]).data)
     return digest.hexdigest()
+
+
+def rows_at_once(stride: int) -> int:
+    """How many images of so many bytes to have in memory, however large they are."""
+    return max(1, BLOCK_BYTES // max(1, stride))
 
 
 def class_strips(data: DataSet, classes: Iterable[int], images: int = 4) -> dict[int, bytes]:

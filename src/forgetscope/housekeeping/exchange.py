@@ -146,7 +146,7 @@ def _members(step: StoredStep, states: bool) -> dict[str, Entry]:
     if not states or step.state_freed:
         del entries[STATE]
         entries[FREED] = _entry(_marker(step))
-    entries["manifest.json"] = _entry(_manifest(step))
+    entries["manifest.json"] = _entry(step.content("manifest.json"))
     return dict(sorted(entries.items()))
 
 
@@ -154,7 +154,7 @@ def _content(step: StoredStep, name: str, entry: Entry) -> bytes:
     if name == FREED:
         return _marker(step)
     try:
-        content = _manifest(step) if name == "manifest.json" else step.verified(name)
+        content = step.content(name) if name == "manifest.json" else step.verified(name)
     except DamagedStep:
         if name != STATE or not step.state_freed:
             raise
@@ -162,13 +162,6 @@ def _content(step: StoredStep, name: str, entry: Entry) -> bytes:
     if _entry(content) != entry:
         raise StoreError(f"Step {step.id[:8]} changed while it was exported: {step.folder / name}. Run the export again.")
     return content
-
-
-def _manifest(step: StoredStep) -> bytes:
-    try:
-        return read_regular(step.folder / "manifest.json", limit_of("manifest.json"))
-    except OSError as error:
-        raise step.damaged("manifest.json", error.strerror or str(error)) from None
 
 
 def _marker(step: StoredStep) -> bytes:
@@ -318,7 +311,7 @@ def _import_step(store: Store, id: str, source: _Source, result: Imported) -> No
     try:
         # Whoever builds a commit holds the step's lock, or `gc` would take it for a leftover. If another process holds
         # the lock, it computes the same step: then that protects us too, and whoever is first wins.
-        with locked_if_free(store.path / "working" / f"{id}.lock"):
+        with locked_if_free(store.lock_file(id)):
             (result.new if store.install(id, write) else result.present).append(id)
     except _Refused as refusal:
         result.damaged[id] = str(refusal)

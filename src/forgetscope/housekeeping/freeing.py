@@ -10,6 +10,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -43,24 +44,20 @@ def free(store: Store, found: Freeable) -> bool:
             return False
         # Away at once: where locks do nothing, whoever is filling it must find it gone, never committed with files missing.
         gone = found.path.with_name(f"commit-{found.id}-{uuid.uuid4().hex}")
-        try:
-            os.rename(found.path, gone)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise _cannot_free(found.path, error) from None
+        with _freeing(found.path):
+            try:
+                os.rename(found.path, gone)
+            except FileNotFoundError:
+                return False
         _remove(gone)
         return True
-    try:
-        with locked_if_free(_lock(store, found.id)) as ours:
-            if not ours or found.id not in store:
-                return False
-            if found.kind == "state":
-                return found.id not in needed_parents(store) and _free_state(store.step(found.id))
-            if found.kind == "working folder":
-                _remove(found.path)
-    except OSError as error:
-        raise _cannot_free(found.path, error) from None
+    with _freeing(found.path), locked_if_free(store.lock_file(found.id)) as ours:
+        if not ours or found.id not in store:
+            return False
+        if found.kind == "state":
+            return found.id not in needed_parents(store) and _free_state(store.step(found.id))
+        if found.kind == "working folder":
+            _remove(found.path)
     return True
 
 
@@ -85,7 +82,7 @@ def _states(store: Store, every: bool) -> Iterator[Freeable]:
         kept |= {step.parent for step in steps if step.parent is not None}
     for step in steps:
         path = step.folder / STATE
-        if step.id not in kept and path.exists() and not is_locked(_lock(store, step.id)):
+        if step.id not in kept and path.exists() and not is_locked(store.lock_file(step.id)):
             yield Freeable("state", path, size_of(path), step.id)
 
 
@@ -95,7 +92,7 @@ def _leftovers(store: Store) -> Iterator[Freeable]:
         beginning = path.name.removeprefix("commit-").partition("-")[0]
         if path.name.startswith("commit-") and path.is_dir() and not _is_being_committed(store, beginning):
             yield Freeable("unfinished commit", path, size_of(path), beginning)
-        elif path.name.removesuffix(".lock") in store and not is_locked(_lock(store, path.name.removesuffix(".lock"))):
+        elif path.name.removesuffix(".lock") in store and not is_locked(store.lock_file(path.name.removesuffix(".lock"))):
             kind: Kind = "lock" if path.name.endswith(".lock") else "working folder"
             yield Freeable(kind, path, size_of(path), path.name.removesuffix(".lock"))
 
@@ -103,10 +100,6 @@ def _leftovers(store: Store) -> Iterator[Freeable]:
 def _is_being_committed(store: Store, beginning: str) -> bool:
     """Whoever commits a step holds its lock; a folder without a holder was left by one that died."""
     return any(is_locked(path) for path in (store.path / "working").glob(f"{beginning}*.lock"))
-
-
-def _lock(store: Store, id: str) -> Path:
-    return store.path / "working" / f"{id}.lock"
 
 
 def _free_state(step: StoredStep) -> bool:
@@ -122,15 +115,15 @@ def _free_state(step: StoredStep) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    try:
+    with _freeing(folder), suppress(FileNotFoundError):
         shutil.rmtree(folder)
-    except FileNotFoundError:
-        pass
+
+
+@contextmanager
+def _freeing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise _cannot_free(folder, error) from None
-
-
-def _cannot_free(path: Path, error: OSError) -> WriteError:
-    return WriteError(
-        f"Cannot free {path}: {error.strerror or error}. What was freed so far is freed; run it again for the rest."
-    )
+        raise WriteError(
+            f"Cannot free {path}: {error.strerror or error}. What was freed so far is freed; run it again for the rest."
+        ) from None

@@ -48,7 +48,9 @@ def take_inventory(store: Store, left_out: TellLeftOut | None = None) -> Invento
         experiments=sum(step.id not in parents for step in steps),
         bytes=sizes,
         states=states,
-        working=[Folder(path, size_of(path), _in_use(store, path)) for path in _folders(store.path / "working")],
+        working=[
+            Folder(path, size_of(path), is_locked(store.lock_file(path.name))) for path in _folders(store.path / "working")
+        ],
         quarantine=[Folder(path, size_of(path)) for path in _folders(store.path / "quarantine")],
         freeable=sum(item.bytes for item in found if item.kind != "state" or item.id not in parents),
         freeable_with_all=sum(item.bytes for item in found),
@@ -57,7 +59,3 @@ def take_inventory(store: Store, left_out: TellLeftOut | None = None) -> Invento
 
 def _folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-
-
-def _in_use(store: Store, working: Path) -> bool:
-    return is_locked(store.path / "working" / f"{working.name}.lock")

@@ -8,27 +8,38 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
 
-from forgetscope.errors import SpecError, StoreError
-from forgetscope.store import ALL_TABLES, Store, StoredStep, TableName, TellLeftOut
+from forgetscope.errors import SpecError
+from forgetscope.store import ALL_TABLES, Store, StoredStep, TableName, TellLeftOut, leaving_out
 from forgetscope.store.tablefiles import SCHEMAS
 
-STEPS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("id", "parent")),
-        *((name, pa.int64()) for name in ("step", "seed")),
-        *((name, pa.string()) for name in ("status", "dataset", "network", "policy")),
-        *(("retention", pa.float64()), ("memory", pa.int64()), ("alpha", pa.float64())),
-        *((name, pa.int64()) for name in ("epochs", "classes")),
-        *(("device", pa.string()), ("threads", pa.int64()), ("seconds", pa.float64()), ("committed", pa.string())),
-        ("simulated", pa.bool_()),
-    ]
-)
+_TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
+_FACTS: dict[str, tuple[pa.DataType, Callable[[StoredStep], object]]] = {
+    "id": (_TEXT, lambda step: step.id),
+    "parent": (_TEXT, lambda step: step.parent),
+    "step": (_WHOLE, lambda step: step.spec.step),
+    "seed": (_WHOLE, lambda step: step.spec.seed),
+    "status": (_TEXT, lambda step: step.info["status"]),
+    "dataset": (_TEXT, lambda step: step.info["data"]["name"]),
+    "network": (_TEXT, lambda step: step.info["network"]),
+    "policy": (_TEXT, lambda step: getattr(step.spec.rehearsal, "policy", None)),  # a first step has none
+    "retention": (_NUMBER, lambda step: getattr(step.spec.rehearsal, "retention", None)),
+    "memory": (_WHOLE, lambda step: getattr(step.spec.rehearsal, "memory", None)),
+    "alpha": (_NUMBER, lambda step: getattr(step.spec.rehearsal, "alpha", None)),
+    "epochs": (_WHOLE, lambda step: step.spec.training.epochs),
+    "classes": (_WHOLE, lambda step: len(step.spec.classes)),
+    "device": (_TEXT, lambda step: step.info["environment"].get("device")),
+    "threads": (_WHOLE, lambda step: step.info["environment"].get("threads")),
+    "seconds": (_NUMBER, lambda step: step.info["timings"].get("seconds")),
+    "committed": (_TEXT, lambda step: step.info["committed"]),
+    "simulated": (pa.bool_(), lambda step: step.simulated is not None),
+}
+STEPS = pa.schema([(name, type) for name, (type, _) in _FACTS.items()])
 _IN_FRONT = [("step_id", pa.string()), ("step", pa.int64())]
 _EMPTY: dict[str, pa.Schema] = {name: pa.schema([*_IN_FRONT, *columns.items()]) for name, columns in SCHEMAS.items()}
 _LISTING = re.compile(r"\s*(SHOW(\s+ALL)?\s+TABLES|SHOW|DESCRIBE|DESC)\s*;?\s*", re.IGNORECASE)
@@ -107,13 +118,9 @@ def _table_view(store: Store, name: TableName, left_out: TellLeftOut | None) -> 
     """One table of all steps, with `step_id` and `step` in front; columns that a step lacks are missing there."""
     parts = [pa.schema(_IN_FRONT).empty_table()]
     for step in store.readable(left_out):
-        try:
+        with leaving_out(left_out):
             if step.has(name):
                 parts.append(_marked(step, step.table(name)))
-        except StoreError as error:
-            if left_out is None:
-                raise
-            left_out(error)
     return pa.concat_tables(parts, promote_options="permissive")
 
 
@@ -123,8 +130,8 @@ def _marked(step: StoredStep, table: pa.Table) -> pa.Table:
 
 
 def _steps_view(store: Store, left_out: TellLeftOut | None) -> pa.Table:
-    rows = [_facts(step) for step in store.readable(left_out)]
-    return pa.Table.from_pylist([{field.name: _held(row[field.name], field.type) for field in STEPS} for row in rows], STEPS)
+    steps = store.readable(left_out)
+    return pa.Table.from_pylist([{name: _held(of(step), type) for name, (type, of) in _FACTS.items()} for step in steps], STEPS)
 
 
 def _held(value: object, type: pa.DataType) -> object:
@@ -134,27 +141,6 @@ def _held(value: object, type: pa.DataType) -> object:
     if pa.types.is_string(type):
         return None if value is None else str(value)
     return value
-
-
-def _facts(step: StoredStep) -> dict[str, object]:
-    info, spec = step.info, step.spec
-    rehearsal = spec.rehearsal.model_dump() if spec.rehearsal else {}
-    return {
-        "id": step.id,
-        "parent": step.parent,
-        "step": spec.step,
-        "seed": spec.seed,
-        "status": info["status"],
-        "dataset": info["data"]["name"],
-        "network": info["network"],
-        **{name: rehearsal.get(name) for name in ("policy", "retention", "memory", "alpha")},
-        "epochs": spec.training.epochs,
-        "classes": len(spec.classes),
-        **{name: info["environment"].get(name) for name in ("device", "threads")},
-        "seconds": info["timings"].get("seconds"),
-        "committed": info["committed"],
-        "simulated": step.simulated is not None,
-    }
 
 
 def _json_value(value: object) -> object:

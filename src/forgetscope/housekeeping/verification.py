@@ -18,9 +18,8 @@ Progress = Callable[[str, int, int], None]  # what is counted, how much is done,
 class Damage:
     path: Path
     reason: str
-    move: Path | None = field(
-        default=None, compare=False
-    )  # what to move so that it can be made again; None: that mends nothing
+    # What to move so that it can be made again; None: that mends nothing.
+    move: Path | None = field(default=None, compare=False)
     foreign: bool = field(default=False, compare=False)  # the step is not what its id says, and others may build on it
 
 
@@ -36,7 +35,7 @@ class Verification:
 
 def verify_store(store: Store, progress: Progress = lambda what, done, total: None) -> Verification:
     """Check every file of every step, every parent, every id and every snapshot."""
-    steps, snapshots = store.steps(), _snapshots(store)
+    steps, snapshots = store.steps(), sorted((store.path / "working").glob("*/snapshot-[01]"))
     sizes = {path: size_of(path) for path in (*(step.folder for step in steps), *snapshots)}
     total, done = sum(sizes.values()), 0
     strays = sorted(path for path in (store.path / "steps").iterdir() if not path.is_dir() or path.is_symlink())
@@ -71,7 +70,7 @@ def _moved(store: Store, path: Path) -> str | None:
     """If it is still damaged, and no run is at it."""
     kind, id = path.relative_to(store.path).parts[:2]
     if kind == "working":
-        with locked_if_free(store.path / kind / f"{id}.lock") as free:
+        with locked_if_free(store.lock_file(id)) as free:
             found = list(_snapshot_damage(path)) if free else []
             return f"{path} is damaged. Moved to {store.quarantine(path)}" if found else None
     if not (store.path / kind / id).is_dir() or path.name != id:
@@ -95,24 +94,15 @@ def _descendants(store: Store, ids: set[str]) -> list[StoredStep]:
     return found
 
 
-def _is_newer(step: StoredStep) -> bool:
-    try:
-        _ = step.info
-    except DamagedStep:
-        return False
-    except StoreError:
-        return True
-    return False
-
-
 def step_damage(step: StoredStep, store: Store) -> list[Damage]:
     """Everything that is wrong with one step and its place in the store."""
     damage, record = list(file_damage(step)), step.folder / "step.json"
     if {found.path.name for found in damage} & {"manifest.json", record.name}:
         return damage  # a record that cannot be read says nothing about parent and id
-    problem = record_problem(step) or lineage_problem(step, store)
+    problem, newer = _record_problem(step)
+    problem = problem or lineage_problem(step, store)
     if problem:
-        return [*damage, Damage(record, problem, None if _is_newer(step) else step.folder, foreign=True)]
+        return [*damage, Damage(record, problem, None if newer else step.folder, foreign=True)]
     if step.parent is not None and step.parent not in store:
         return [*damage, Damage(record, f"its parent {step.parent[:8]} is not in the store")]
     return damage
@@ -154,17 +144,18 @@ def file_damage(step: StoredStep) -> Iterator[Damage]:
 
 def record_problem(step: StoredStep) -> str | None:
     """What is wrong with a record whose files are whole: it must be the one that its id promises."""
+    return _record_problem(step)[0]
+
+
+def _record_problem(step: StoredStep) -> tuple[str | None, bool]:
+    """The same, and whether it is a newer schema, which is not ours to judge."""
     try:
         _ = step.info
     except DamagedStep as error:
-        return error.reason
-    except StoreError as error:  # a newer schema, which is not ours to judge
-        return str(error)
-    return None
-
-
-def _snapshots(store: Store) -> list[Path]:
-    return sorted(path for path in (store.path / "working").glob("*/snapshot-*") if path.name in ("snapshot-0", "snapshot-1"))
+        return error.reason, False
+    except StoreError as error:
+        return str(error), True
+    return None, False
 
 
 def _snapshot_damage(path: Path) -> Iterator[Damage]:

@@ -11,21 +11,18 @@ import importlib.util
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from forgetscope.errors import ForgetscopeError, OwnCodeFailed, SpecError
 
+Named = Callable[..., Any]
 _loaded: dict[tuple[str, str, str], ModuleType] = {}  # by folder, module and digest: what was loaded stays what was hashed
 _LIBRARIES = tuple({str(Path(__file__).parents[1]), *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))})
-
-
-class Named(Protocol):
-    def __call__(self, *arguments: Any) -> Any: ...
 
 
 def source_digests(names: Iterable[str]) -> dict[str, str]:

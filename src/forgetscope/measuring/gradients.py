@@ -40,13 +40,6 @@ class GradientSums:
         self.counts.index_add_(0, groups, torch.ones_like(loss))
 
 
-def class_mean_gradients(features: Tensor, logits: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Gradient of the mean loss over each class's images, [classes, k, d + 1]; NaN for a class without images."""
-    sums = GradientSums(classes, logits.shape[1], features.shape[1])
-    sums.add(features, logits, labels, labels)
-    return sums.gradients / sums.counts[:, None, None]  # 0 / 0 = NaN
-
-
 def rounding_error(lengths: Tensor) -> Tensor:
     """A bound for the rounding error in the norm of a mean gradient; `lengths` are the sums of its images' gradient norms.
 

@@ -13,32 +13,9 @@ from forgetscope.store.folder import (
     Store,
     TellLeftOut,
     chains_of,
+    leaving_out,
     parquet_bytes,
 )
 from forgetscope.store.settings import POLICY, Setting, first_step, told_apart
 from forgetscope.store.stepfiles import FREED, STATE, TableName
 from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, past_rows
-
-__all__ = [
-    "ALL_LAYERS",
-    "ALL_TABLES",
-    "COEFFICIENTS",
-    "EVERY_ITERATION",
-    "FREED",
-    "POLICY",
-    "RELEASED",
-    "SCHEMA",
-    "STATE",
-    "TABLES",
-    "Setting",
-    "StepRecord",
-    "Store",
-    "StoredStep",
-    "TableName",
-    "TellLeftOut",
-    "chains_of",
-    "first_step",
-    "parquet_bytes",
-    "past_rows",
-    "told_apart",
-]

@@ -60,6 +60,17 @@ class StepRecord:
 TellLeftOut = Callable[[StoreError], None]
 
 
+@contextmanager
+def leaving_out(tell: TellLeftOut | None) -> Iterator[None]:
+    """What is wrong with a step in the block is told, and the step left out; without anybody to tell, it is an error."""
+    try:
+        yield
+    except StoreError as error:
+        if tell is None:
+            raise
+        tell(error)
+
+
 class Store:
     """A folder of steps. Opening it reads nothing.
 
@@ -122,21 +133,15 @@ class Store:
 
     def steps(self) -> list[StoredStep]:
         """All committed steps, ordered by id."""
-        folder = self.path / "steps"
-        return [StoredStep(folder / id) for id in sorted(self.ids())]
+        return [self.step(id) for id in sorted(self.ids())]
 
     def readable(self, left_out: TellLeftOut | None = None) -> list[StoredStep]:
         """All steps whose records can be read, ordered by id. What is wrong with the others is told to `left_out`; without it,
         the first of them is an error."""
         found = []
         for step in self.steps():
-            try:
+            with leaving_out(left_out):
                 _ = step.spec
-            except StoreError as error:
-                if left_out is None:
-                    raise
-                left_out(error)
-            else:
                 found.append(step)
         return found
 
@@ -144,25 +149,21 @@ class Store:
         """Those of these steps whose ancestors are all among them, by id, parents first."""
         whole: dict[str, StoredStep] = {}
         for step in sorted(steps, key=lambda step: (step.number, step.id)):
-            problem = None if step.parent is None else self._misfit(step, whole.get(step.parent))
-            if problem is None:
+            with leaving_out(left_out):
+                if step.parent is not None:
+                    self._refuse_misfit(step, whole.get(step.parent))
                 whole[step.id] = step
-            elif left_out is None:
-                raise problem
-            else:
-                left_out(problem)
         return whole
 
-    def _misfit(self, step: StoredStep, parent: StoredStep | None) -> StoreError | None:
-        """What is wrong with a step that builds on this one, if anything."""
+    def _refuse_misfit(self, step: StoredStep, parent: StoredStep | None) -> None:
+        """A step must fit the one that it builds on."""
         if parent is None:
             again = "" if str(step.parent) in self else " Run its experiment again with `forgetscope run`."
-            return StoreError(
+            raise StoreError(
                 f"Step {str(step.parent)[:8]} is missing in {self.path}, or damaged; step {step.id[:8]} builds on it.{again}"
             )
         if parent.number + 1 != step.number:
-            return step.damaged("step.json", f"step {step.number} that builds on a step {parent.number}")
-        return None
+            raise step.damaged("step.json", f"step {step.number} that builds on a step {parent.number}")
 
     def chain(self, id: str) -> list[StoredStep]:
         """A step and its ancestors, first step first."""
@@ -174,8 +175,8 @@ class Store:
                     f"Step {next_id[:8]} is missing in {self.path}. Run its experiment again with `forgetscope run`."
                 )
             steps.insert(0, self.step(next_id))
-            if len(steps) > 1 and (problem := self._misfit(steps[1], steps[0])):
-                raise problem
+            if len(steps) > 1:
+                self._refuse_misfit(steps[1], steps[0])
             next_id = steps[0].parent
         return steps
 
@@ -189,7 +190,8 @@ class Store:
         if len(found) != 1:
             more = f" and {len(found) - 5} more" if len(found) > 5 else ""
             which = f": {', '.join(id[:12] for id in sorted(found)[:5])}{more}" if found else ""
-            raise SpecError(f"{len(found) or 'No'} steps in {self.path} begin with {prefix!r}{which}. {_lists(self.path)}")
+            listing = f"`forgetscope show {shlex.quote(str(self.path))}` lists them."
+            raise SpecError(f"{len(found) or 'No'} steps in {self.path} begin with {prefix!r}{which}. {listing}")
         return self.step(found[0])
 
     def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:
@@ -292,10 +294,14 @@ class Store:
         """Where a running step keeps its snapshots."""
         return self.path / "working" / id
 
+    def lock_file(self, id: str) -> Path:
+        """Whoever runs or commits a step holds the lock on it."""
+        return self.path / "working" / f"{id}.lock"
+
     def lock(self, id: str, note: Callable[[str], None]) -> AbstractContextManager[None]:
         """Hold the step's advisory lock; `note` is told if another process has it."""
         waiting = f"Another process is running step {id[:8]}; waiting for it."
-        return locked(self.path / "working" / f"{id}.lock", note, waiting, done=lambda: id in self)
+        return locked(self.lock_file(id), note, waiting, done=lambda: id in self)
 
 
 def chains_of(steps: Mapping[str, StoredStep]) -> list[list[StoredStep]]:
@@ -315,10 +321,6 @@ def _chain(steps: Mapping[str, StoredStep], tip: str) -> list[StoredStep]:
 
 def _entries(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()] if folder.is_dir() else []
-
-
-def _lists(path: Path) -> str:
-    return f"`forgetscope show {shlex.quote(str(path))}` lists them."
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -5,7 +5,6 @@ A store may be a stranger's. So everything is bounded before it is read, and not
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -127,7 +126,3 @@ def _contradiction(spec: StepSpec, parent: str | None) -> str | None:
 
 def without_none(value: Any) -> Any:
     return {key: without_none(item) for key, item in value.items() if item is not None} if isinstance(value, dict) else value
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -187,21 +187,23 @@ class StoredStep:
     def manifest(self) -> dict[str, dict[str, Any]]:
         """SHA-256 and size of each file, by name."""
         try:
-            return checked_manifest(read_regular(self.folder / "manifest.json", limit_of("manifest.json")), NEEDED)
-        except OSError as error:
-            raise self.damaged("manifest.json", error.strerror or str(error)) from None
+            return checked_manifest(self.content("manifest.json"), NEEDED)
         except ValueError as error:
             raise self.damaged("manifest.json", " ".join(str(error).split())[:300]) from None
 
     def verified(self, name: str) -> bytes:
         """The content of a file that the manifest names."""
         expected = self.manifest[name]
-        try:
-            content = read_regular(self.folder / name, limit_of(name))
-        except OSError as error:
-            raise self.damaged(name, error.strerror or str(error)) from None
+        content = self.content(name)
         self._compare(name, expected, len(content), hashlib.sha256(content).hexdigest())
         return content
+
+    def content(self, name: str) -> bytes:
+        """The same of any file, compared with nothing."""
+        try:
+            return read_regular(self.folder / name, limit_of(name))
+        except OSError as error:
+            raise self.damaged(name, error.strerror or str(error)) from None
 
     def check(self, name: str) -> None:
         """The same without keeping it: a state may be large."""

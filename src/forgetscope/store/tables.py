@@ -1,12 +1,13 @@
 """The tables that a step leaves in the store, from plain arrays. Columns are described in `docs/store.md`.
 
-Whoever has the numbers, by training or by simulation, builds its tables here: there is no other place that names a column.
+Whoever has the numbers, by training or by simulation, builds its tables here; what is read is checked against the same schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from forgetscope.measuring.forgetting import forgetting
 from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
+from forgetscope.store.stepfiles import TableName
+from forgetscope.store.tablefiles import SCHEMAS
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -61,18 +64,6 @@ def class_table(
     past = len(rehearsal)
     kept = [len(images) for images in rehearsal.values()]
     fg = forgetting(facts.when_learned[:past], facts.accuracy[:past])
-    columns: dict[str, pa.Array] = {
-        "class_id": pa.array(facts.ids, pa.int32()),
-        "class_name": pa.array(facts.names, pa.string()),
-        "head_node": pa.array(range(len(facts.ids)), pa.int32()),
-        "introduced_step": pa.array(facts.introduced, pa.int32()),
-        "train_images": pa.array(facts.train_images, pa.int32()),
-        "rehearsal_images": _padded(kept, facts, pa.int32()),
-        "share": _padded([n / sum(kept) for n in kept], facts, pa.float64()),
-        "accuracy_when_learned": _floats(facts.when_learned),
-        "accuracy": _floats(facts.accuracy),
-        "forgetting": _padded(fg, facts, pa.float64()),
-    }
     measures = {name: np.full(past, np.nan) for name in (*COEFFICIENTS, "log_sim")}
     missing: list[str | None] = [unmeasured] * past
     counts = np.zeros(past, np.int64)
@@ -82,85 +73,78 @@ def class_table(
         counts = np.stack(list(by_reason.values())).sum(axis=0)
         reasons = [[f"{why} at {n[c]} of {probes} probes" for why, n in by_reason.items() if n[c]] for c in range(past)]
         missing = [" and ".join(parts) or None for parts in reasons]
-    for name, values in measures.items():
-        columns[name] = _padded(values, facts, pa.float64())
-    columns["missing_terms"] = _padded(counts, facts, pa.int32())
-    columns["missing"] = pa.array([*missing, *[None] * (len(facts.ids) - past)], pa.string())
-    return pa.table(columns)
+    of_all = {
+        "class_id": facts.ids,
+        "class_name": facts.names,
+        "head_node": range(len(facts.ids)),
+        "introduced_step": facts.introduced,
+        "train_images": facts.train_images,
+        "accuracy_when_learned": facts.when_learned,
+        "accuracy": facts.accuracy,
+    }
+    of_past: dict[str, Any] = {"rehearsal_images": kept, "share": [n / sum(kept) for n in kept], "forgetting": fg, **measures}
+    of_past |= {"missing_terms": counts, "missing": missing}
+    new = [None] * (len(facts.ids) - past)
+    return _table("classes", {**of_all, **{name: [*values, *new] for name, values in of_past.items()}})
 
 
 def probes_table(measured: Measurements | None, past: Sequence[int]) -> pa.Table:
     """One row per probe and past class: the terms, the norms of f_c and b_c, the mean losses on D_c and R_c."""
     nothing = np.empty((0, len(QUANTITIES), len(past)))
-    return _rows([], nothing, past) if measured is None else _rows(measured.iterations, measured.values, past)
+    iterations, values = ([], nothing) if measured is None else (measured.iterations, measured.values)
+    return _table("probes", _rows(iterations, values, past))
 
 
 def extra_table(series: Mapping[str, tuple[Sequence[int], Values]], past: Sequence[int]) -> pa.Table:
     """The same rows for every other kind of probe, which `measure` names; series: iterations and values of each."""
-    parts = []
-    for name, (iterations, values) in series.items():
-        rows = _rows(iterations, values, past)
-        parts.append(rows.add_column(0, "measure", pa.array([name] * len(rows), pa.string())))
-    return pa.concat_tables(parts)
+    return pa.concat_tables(
+        _table("extra", {"measure": [name] * len(iterations) * len(past), **_rows(iterations, values, past)})
+        for name, (iterations, values) in series.items()
+    )
 
 
-def _rows(iterations: Sequence[int], values: Values, past: Sequence[int]) -> pa.Table:
+def _rows(iterations: Sequence[int], values: Values, past: Sequence[int]) -> dict[str, NDArray[Any]]:
     """values [probes, quantities, P]"""
     probes, classes = len(iterations), len(past)
-    columns: dict[str, pa.Array] = {
-        "probe": pa.array(np.repeat(np.arange(probes), classes), pa.int32()),
-        "iteration": pa.array(np.repeat(np.array(iterations, np.int64), classes), pa.int64()),
-        "class_id": pa.array(np.tile(np.array(past, np.int64), probes), pa.int32()),
+    return {
+        "probe": np.repeat(np.arange(probes), classes),
+        "iteration": np.repeat(np.array(iterations, np.int64), classes),
+        "class_id": np.tile(np.array(past, np.int64), probes),
+        **{name: values[:, i].ravel() for i, name in enumerate(QUANTITIES)},
     }
-    for i, name in enumerate(QUANTITIES):
-        columns[name] = _floats(values[:, i].ravel())
-    return pa.table(columns)
 
 
 def pairs_table(measured: Measurements | None, classes: Sequence[int], past: int) -> pa.Table:
     """One row per past class and source class: the term summed over probes."""
     pairs = np.empty((0, len(classes))) if measured is None else measured.pairs
     targets = list(classes)[: len(pairs)]
-    return pa.table(
-        {
-            "class_id": pa.array(np.repeat(np.array(targets, np.int64), len(classes)), pa.int32()),
-            "source_class_id": pa.array(np.tile(np.array(classes, np.int64), len(targets)), pa.int32()),
-            "source_is_new": pa.array(np.tile(np.arange(len(classes)) >= past, len(targets))),
-            "term": _floats(pairs.ravel()),
-        }
-    )
+    columns = {
+        "class_id": np.repeat(np.array(targets, np.int64), len(classes)),
+        "source_class_id": np.tile(np.array(classes, np.int64), len(targets)),
+        "source_is_new": np.tile(np.arange(len(classes)) >= past, len(targets)),
+        "term": pairs.ravel(),
+    }
+    return _table("pairs", columns)
 
 
 def rehearsal_table(rehearsal: Mapping[int, Indices]) -> pa.Table:
     """One row per kept image, `position` in the order of selection; `image` counts in the training images."""
     nothing, sizes = np.empty(0, np.int64), [len(images) for images in rehearsal.values()]
-    return pa.table(
-        {
-            "class_id": pa.array(np.repeat(np.array(list(rehearsal), np.int64), sizes), pa.int32()),
-            "image": pa.array(np.concatenate([nothing, *rehearsal.values()]), pa.int64()),
-            "position": pa.array(np.concatenate([nothing, *map(np.arange, sizes)]), pa.int32()),
-        }
-    )
+    columns = {
+        "class_id": np.repeat(np.array(list(rehearsal), np.int64), sizes),
+        "image": np.concatenate([nothing, *rehearsal.values()]),
+        "position": np.concatenate([nothing, *map(np.arange, sizes)]),
+    }
+    return _table("rehearsal", columns)
 
 
 def confusion_table(counts: NDArray[np.int64], classes: Sequence[int]) -> pa.Table:
     """One row per pair of true and predicted class that occurs on the test images; counts [k, k] by head node."""
     true, predicted = counts.nonzero()
     ids = np.array(classes, np.int64)
-    return pa.table(
-        {
-            "true": pa.array(ids[true], pa.int32()),
-            "predicted": pa.array(ids[predicted], pa.int32()),
-            "count": pa.array(counts[true, predicted], pa.int64()),
-        }
-    )
+    return _table("confusion", {"true": ids[true], "predicted": ids[predicted], "count": counts[true, predicted]})
 
 
-def _floats(values: Values) -> pa.Array:
-    return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes missing
-
-
-def _padded(values: Sequence[float] | NDArray[np.float64 | np.int64], facts: ClassFacts, type: pa.DataType) -> pa.Array:
-    """Values of the past classes, then missing ones for the new classes."""
-    present = [None if isinstance(value, float) and np.isnan(value) else value for value in np.asarray(values).tolist()]
-    return pa.array(present + [None] * (len(facts.ids) - len(present)), type)
+def _table(name: TableName, columns: Mapping[str, Any]) -> pa.Table:
+    """In the order and of the types of the table's schema; NaN becomes missing."""
+    return pa.table({column: pa.array(columns[column], type, from_pandas=True) for column, type in SCHEMAS[name].items()})

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from forgetscope.data import limits
-from forgetscope.data.readers import archives
 from forgetscope.data.readers.archives import read_tar, zip_members
 from forgetscope.errors import DataError
 from tiny_cifar100 import write_tar
@@ -99,11 +98,11 @@ def zipped(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFL
 def test_a_zip_archive_is_held_to_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = zipped(tmp_path / "a.zip", {f"{i}.png": b"x" * 1000 for i in range(20)})
     assert len(zip_members(archive)) == 20
-    monkeypatch.setattr(archives, "ZIP_DIRECTORY_BYTES", 1000)
+    monkeypatch.setattr(limits, "ZIP_DIRECTORY_BYTES", 1000)
     with pytest.raises(DataError, match=r"a.zip: 1,\d\d\d bytes of a list of contents, at most 1,000"):
         zip_members(archive)
     monkeypatch.undo()
-    monkeypatch.setattr(archives, "IMAGE_BYTES", 999)
+    monkeypatch.setattr(limits, "IMAGE_BYTES", 999)
     with pytest.raises(DataError, match=r"a.zip, 0.png: 1,000 bytes, at most 999"):
         zip_members(archive)
     monkeypatch.undo()

@@ -15,15 +15,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from forgetscope.data.limits import (
-    IMAGE_BYTES,
-    MEMBER_BYTES,
-    TAR_HEADER_BYTES,
-    TAR_MEMBERS,
-    ZIP_DIRECTORY_BYTES,
-    check_limit,
-    check_unpacked,
-)
+from forgetscope.data import limits
 from forgetscope.data.sources import open_regular
 from forgetscope.errors import DataError
 
@@ -44,7 +36,7 @@ def read_tar(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
                     continue
                 if base in found:
                     raise DataError(f"{path.name} holds {base} twice. Do not trust this archive.")
-                check_limit(f"{path.name}, {name}", size, "bytes", MEMBER_BYTES)
+                limits.check_limit(f"{path.name}, {name}", size, "bytes", limits.MEMBER_BYTES)
                 found[base] = _exactly(stream, size)
                 _pass_over(stream, _padding(size))
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
@@ -73,28 +65,26 @@ def _tar_files(path: Path, stream: BinaryIO, stored: int) -> Iterator[tuple[str,
     while any(header := _exactly(stream, _BLOCK)):
         info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         members += 1
-        check_limit(path.name, members, "members", TAR_MEMBERS)
+        limits.check_limit(path.name, members, "members", limits.TAR_MEMBERS)
         if info.type in _EXTENDED or info.type == _LONG_NAME:
-            check_limit(path.name, info.size, "bytes of a member's name and attributes", TAR_HEADER_BYTES)
+            limits.check_limit(path.name, info.size, "bytes of a member's name and attributes", limits.TAR_HEADER_BYTES)
             content = _exactly(stream, info.size + _padding(info.size))[: info.size]
             override |= _attributes(path, content) if info.type in _EXTENDED else {"path": _text(content.rstrip(b"\0"))}
             continue
         name, size = override.get("path", info.name), int(override.get("size", info.size))
         override = {}
-        _refuse_outside(path, name)
+        _refuse_strange(path, name, plain=info.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE))
         if info.type == tarfile.DIRTYPE:
             continue
-        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            raise DataError(f"{path.name} holds {name!r}, a link or device. A data set has none: do not trust this archive.")
         if size < 0:
             raise ValueError(f"{name} has {size} bytes")
         unpacked += size
-        check_unpacked(path.name, unpacked, stored)
+        limits.check_unpacked(path.name, unpacked, stored)
         yield name, size
     rest = unpacked
     while piece := stream.read(_PIECE):  # to the end: only there does gzip compare its checksum
         rest += len(piece)
-        check_unpacked(path.name, rest, stored)
+        limits.check_unpacked(path.name, rest, stored)
 
 
 def _attributes(path: Path, content: bytes) -> dict[str, str]:
@@ -129,20 +119,16 @@ def zip_members(path: Path) -> list[str]:
     """Names of the files in a zip archive. Members that point outside, links, oversized and repeated ones are refused."""
     with open_regular(path) as file:
         members = [info for info in zip_directory(path, file) if not info.is_dir()]
-        check_unpacked(path.name, sum(info.file_size for info in members), os.fstat(file.fileno()).st_size)
+        limits.check_unpacked(path.name, sum(info.file_size for info in members), os.fstat(file.fileno()).st_size)
     for info in members:
-        _refuse_outside(path, info.filename)
-        if (info.external_attr >> 16) & 0o170000 not in (0, 0o100000):
-            raise DataError(
-                f"{path.name} holds {info.filename!r}, a link or device. A data set has none: do not trust this archive."
-            )
-        check_limit(f"{path.name}, {info.filename}", info.file_size, "bytes", IMAGE_BYTES)
+        _refuse_strange(path, info.filename, plain=(info.external_attr >> 16) & 0o170000 in (0, 0o100000))
+        limits.check_limit(f"{path.name}, {info.filename}", info.file_size, "bytes", limits.IMAGE_BYTES)
     return [info.filename for info in members]
 
 
 def zip_directory(path: Path, file: BinaryIO) -> list[zipfile.ZipInfo]:
     """What a zip archive says that it holds."""
-    check_limit(path.name, _directory_bytes(file), "bytes of a list of contents", ZIP_DIRECTORY_BYTES)
+    limits.check_limit(path.name, _directory_bytes(file), "bytes of a list of contents", limits.ZIP_DIRECTORY_BYTES)
     try:
         with zipfile.ZipFile(file) as archive:
             infos = archive.infolist()
@@ -173,7 +159,9 @@ def _directory_bytes(file: BinaryIO) -> int:
     return max(claim for claim in claims if claim != 2**32 - 1)  # that: the other record says it
 
 
-def _refuse_outside(path: Path, name: str) -> None:
+def _refuse_strange(path: Path, name: str, plain: bool) -> None:
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or ":" in parts.parts[0:1]:
         raise DataError(f"{path.name} holds {name!r}, which points outside of the archive. Do not trust this archive.")
+    if not plain:
+        raise DataError(f"{path.name} holds {name!r}, a link or device. A data set has none: do not trust this archive.")

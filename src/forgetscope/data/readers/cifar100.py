@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,8 @@ SUPERCLASSES = (
 # fmt: on
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
+_Batch = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]  # rows of pixels, labels, labels of superclasses
+_ReadBatch = Callable[[Path, str, bytes], _Batch]
 BINARY, PICKLED = ("train.bin", "test.bin"), ("train", "test")
 
 
@@ -54,9 +56,9 @@ def read_cifar100(path: Path) -> Source:
     else:
         raise not_there(path, "Name the archive or folder that holds CIFAR-100.")
     if any(name in contents for name in BINARY):
-        return _read_binary(path, contents)
+        return _read_batches(path, contents, BINARY, _binary_batch)
     if any(name in contents for name in PICKLED):
-        return _read_pickled(path, contents)
+        return _read_batches(path, contents, PICKLED, _pickled_batch)
     raise DataError(
         f"{path} holds CIFAR-100 in no form that is known: Parquet files, train.bin and test.bin, the pickles train and test, "
         "or a folder of images per class in train/ and test/."
@@ -69,53 +71,44 @@ def _read_parquet(folder: Path) -> Source:
     return Source(str(folder), CLASSES, train, test, _superclasses(folder, columns["fine_label"], columns["coarse_label"]))
 
 
-def _read_binary(path: Path, contents: Mapping[str, bytes]) -> Source:
+def _read_batches(path: Path, contents: Mapping[str, bytes], names: Sequence[str], read: _ReadBatch) -> Source:
+    """The official files, training images first."""
+    splits, superclasses = [], []
+    for name in names:
+        if name not in contents:
+            raise DataError(f"{path} has no {name}: a split is missing. Get it again.")
+        rows, fine, coarse = read(path, name, contents[name])
+        # Rows of red, then green, then blue pixels.
+        splits.append(Split(fine, rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)))
+        superclasses.append(coarse)
+    return Source(str(path), CLASSES, splits[0], splits[1], _superclasses(path, splits[0].labels, superclasses[0]))
+
+
+def _binary_batch(path: Path, name: str, content: bytes) -> _Batch:
     """Records of one coarse label, one fine label and 3 x 32 x 32 pixels."""
-    splits, coarse = [], np.empty(0, np.int64)
-    for name in BINARY:
-        data = np.frombuffer(_required(path, contents, name), np.uint8)
-        if len(data) == 0 or len(data) % (2 + PIXELS):
-            raise DataError(
-                f"{path}: {name} has {len(data)} bytes, not a whole number of records of {2 + PIXELS}. Get it again."
-            )
-        records = data.reshape(-1, 2 + PIXELS)
-        coarse = records[:, 0].astype(np.int64) if name == BINARY[0] else coarse
-        splits.append(Split(records[:, 1].astype(np.int64), _images(records[:, 2:])))
-    return Source(str(path), CLASSES, splits[0], splits[1], _superclasses(path, splits[0].labels, coarse))
+    data = np.frombuffer(content, np.uint8)
+    if len(data) == 0 or len(data) % (2 + PIXELS):
+        raise DataError(f"{path}: {name} has {len(data)} bytes, not a whole number of records of {2 + PIXELS}. Get it again.")
+    records = data.reshape(-1, 2 + PIXELS)
+    return records[:, 2:], records[:, 1].astype(np.int64), records[:, 0].astype(np.int64)
 
 
-def _read_pickled(path: Path, contents: Mapping[str, bytes]) -> Source:
-    splits, coarse = [], np.empty(0, np.int64)
-    for name in PICKLED:
-        batch = load_plain(f"{path}, {name}", _required(path, contents, name))
-        try:
-            pixels, labels = batch[b"data"], _pickled_labels(batch[b"fine_labels"])
-            superclass = _pickled_labels(batch[b"coarse_labels"])
-            data = read_uint8(pixels)
-            if data.shape != (len(labels), PIXELS):
-                raise ValueError(f"data is {data.dtype} of shape {data.shape}")
-            coarse = superclass if name == PICKLED[0] else coarse
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: {name} is not a CIFAR-100 batch ({error}). Get it again.") from None
-        splits.append(Split(labels, _images(data)))
-    return Source(str(path), CLASSES, splits[0], splits[1], _superclasses(path, splits[0].labels, coarse))
+def _pickled_batch(path: Path, name: str, content: bytes) -> _Batch:
+    batch = load_plain(f"{path}, {name}", content)
+    try:
+        pixels, fine, coarse = batch[b"data"], *(_pickled_labels(batch[key]) for key in (b"fine_labels", b"coarse_labels"))
+        rows = read_uint8(pixels)
+        if rows.shape != (len(fine), PIXELS):
+            raise ValueError(f"data is {rows.dtype} of shape {rows.shape}")
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: {name} is not a CIFAR-100 batch ({error}). Get it again.") from None
+    return rows, fine, coarse
 
 
 def _pickled_labels(labels: object) -> NDArray[np.int64]:
     if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
         raise ValueError("labels are no list of small whole numbers")
     return np.array(labels, dtype=np.int64)
-
-
-def _required(path: Path, contents: Mapping[str, bytes], name: str) -> bytes:
-    if name not in contents:
-        raise DataError(f"{path} has no {name}: a split is missing. Get it again.")
-    return contents[name]
-
-
-def _images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of red, then green, then blue pixels -> [n, 32, 32, 3]."""
-    return rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
 
 
 def _superclasses(path: Path, fine: NDArray[np.int64], coarse: NDArray[np.int64]) -> tuple[str, ...]:

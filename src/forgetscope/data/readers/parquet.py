@@ -19,6 +19,7 @@ from forgetscope.data.sources import Encoded, Split
 from forgetscope.errors import DataError
 
 BATCH = 256  # rows at a time
+_BYTES = (pa.binary(), pa.large_binary())
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,11 @@ def _check_schema(path: Path, schema: Any, image: str, labels: Sequence[str]) ->
     if twice:
         raise DataError(f"{path} has {schema.names.count(twice[0])} columns called {twice[0]!r}. Leave one.")
     kind = schema.field(image).type
-    if not pa.types.is_struct(kind) or not (at := kind.get_field_index("bytes")) >= 0 or not _is_bytes(kind.field(at).type):
+    if not pa.types.is_struct(kind) or (at := kind.get_field_index("bytes")) < 0 or kind.field(at).type not in _BYTES:
         raise DataError(f"{path}: column {image!r} is {kind}, not a struct with image bytes.")
     for name in labels:
         if not pa.types.is_integer(schema.field(name).type):
             raise DataError(f"{path}: column {name!r} is {schema.field(name).type}; labels are whole numbers from 0.")
-
-
-def _is_bytes(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _rows_of_groups(path: Path, metadata: Any) -> list[int]:

@@ -109,7 +109,7 @@ class _Machine:
             check_limit(self.name, step, "steps of a pickle", PICKLE_STEPS)
             if kind == "STOP":
                 return self.stack.pop()
-            if not (self.literal(kind, argument) or self.memory(kind, argument) or self.build(kind, argument)):
+            if not (self.literal(kind, argument) or self.build(kind, argument)):
                 raise self.refusal(f"the operation {kind}")
         raise ValueError("it has no end")
 
@@ -119,7 +119,7 @@ class _Machine:
         )
 
     def literal(self, kind: str, argument: Any) -> bool:
-        """A value that stands in the pickle as it is."""
+        """A value that stands in the pickle as it is, or has been put into the memory."""
         if kind in _NUMBER or kind in _TEXT or kind in _BYTES:
             self.stack.append(argument)
         elif kind in _PYTHON_2_STRING:
@@ -130,17 +130,12 @@ class _Machine:
             self.stack.append([] if kind == "EMPTY_LIST" else {})
         elif kind == "MARK":
             self.marks.append(len(self.stack))
-        else:
-            return kind in ("PROTO", "FRAME")
-        return True
-
-    def memory(self, kind: str, argument: Any) -> bool:
-        if kind in _PUT or kind == "MEMOIZE":
+        elif kind in _PUT or kind == "MEMOIZE":
             self.memo[len(self.memo) if kind == "MEMOIZE" else argument] = self.stack[-1]
         elif kind in _GET:
             self.stack.append(self.memo[argument])
         else:
-            return False
+            return kind in ("PROTO", "FRAME")
         return True
 
     def build(self, kind: str, argument: Any) -> bool:

@@ -10,33 +10,23 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from forgetscope.data import sources
 from forgetscope.data.limits import IMAGES, TEXT_BYTES, check_classes, check_limit
 from forgetscope.data.readers.archives import zip_members
 from forgetscope.data.readers.parquet import class_names, parquet_files, read_split
-from forgetscope.data.sources import (
-    Chunk,
-    FileChunk,
-    Source,
-    Split,
-    ZipChunk,
-    in_chunks,
-    not_there,
-    open_regular,
-    read_member,
-    read_regular,
-)
 from forgetscope.errors import DataError
 
 ReadBytes = Callable[[str], bytes]
-ZIP_CHUNKS = 64  # each reads the archive's directory again
+CHUNK = 500  # images
+ZIP_CHUNKS = 64  # at most: each reads the archive's directory again
 
 
-def read_tiny_imagenet(path: Path) -> Source:
+def read_tiny_imagenet(path: Path) -> sources.Source:
     """Find out in which form `path` holds Tiny-ImageNet, and read that."""
     if path.is_file():
         return _read_zip(path)
     if not path.is_dir():
-        raise not_there(path, "Name the archive or folder that holds Tiny-ImageNet.")
+        raise sources.not_there(path, "Name the archive or folder that holds Tiny-ImageNet.")
     if parquet_files(path):
         return _read_parquet(path)
     root = path / "tiny-imagenet-200" if (path / "tiny-imagenet-200").is_dir() else path
@@ -47,33 +37,33 @@ def read_tiny_imagenet(path: Path) -> Source:
     return _read_official(
         str(path),
         members,
-        lambda name: read_regular(root / name, TEXT_BYTES),
-        lambda names: [FileChunk(tuple(root / name for name in part)) for part in in_chunks(names)],
+        lambda name: sources.read_regular(root / name, TEXT_BYTES),
+        lambda names: sources.FileChunk(tuple(root / name for name in names)),
     )
 
 
-def _read_zip(path: Path) -> Source:
+def _read_zip(path: Path) -> sources.Source:
     names = zip_members(path)
     prefix = next((str(PurePosixPath(name).parent) for name in names if PurePosixPath(name).name == "wnids.txt"), ".")
     prefix = "" if prefix == "." else f"{prefix}/"
     members = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    size = max(500, len(members) // ZIP_CHUNKS)
 
     def content(name: str) -> bytes:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            return read_member(path, archive, prefix + name, TEXT_BYTES)
+        with sources.open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            return sources.read_member(path, archive, prefix + name, TEXT_BYTES)
 
     return _read_official(
         str(path),
         members,
         content,
-        lambda names: [ZipChunk(path, tuple(prefix + name for name in part)) for part in in_chunks(names, size)],
+        lambda names: sources.ZipChunk(path, tuple(prefix + name for name in names)),
+        max(CHUNK, len(members) // ZIP_CHUNKS),
     )
 
 
 def _read_official(
-    origin: str, members: Sequence[str], content: ReadBytes, chunks: Callable[[Sequence[str]], Sequence[Chunk]]
-) -> Source:
+    origin: str, members: Sequence[str], content: ReadBytes, chunk: Callable[[Sequence[str]], sources.Chunk], size: int = CHUNK
+) -> sources.Source:
     """wnids.txt orders the classes, words.txt names them, val_annotations.txt labels the test images."""
     present = set(members)
     for name in ("wnids.txt", "val/val_annotations.txt"):
@@ -101,12 +91,12 @@ def _read_official(
     train_labels = np.repeat(np.arange(len(wnids), dtype=np.int64), [len(names) for names in train])
     test_names, test_labels = _annotations(origin, text("val/val_annotations.txt"), label_of, present)
     names = _class_names(wnids, text("words.txt") if "words.txt" in present else "")
-    return Source(
-        origin,
-        names,
-        Split(train_labels, chunks([name for group in train for name in group])),
-        Split(np.array(test_labels, np.int64), chunks(test_names)),
+    train_names = [name for group in train for name in group]
+    train_images, test_images = (
+        [chunk(part) for part in sources.in_chunks(paths, size)] for paths in (train_names, test_names)
     )
+    splits = sources.Split(train_labels, train_images), sources.Split(np.array(test_labels, np.int64), test_images)
+    return sources.Source(origin, names, *splits)
 
 
 def _annotations(origin: str, text: str, label_of: dict[str, int], present: set[str]) -> tuple[list[str], list[int]]:
@@ -134,8 +124,8 @@ def _class_names(wnids: Sequence[str], words: str) -> tuple[str, ...]:
     return tuple(f"{name} ({wnid})" if uses[name] > 1 else name for name, wnid in zip(names, wnids, strict=True))
 
 
-def _read_parquet(folder: Path) -> Source:
+def _read_parquet(folder: Path) -> sources.Source:
     (train, _), (test, _) = (read_split(folder, split, "image", ("label",)) for split in ("train", "valid"))
     count = int(max(train.labels.max(initial=-1), test.labels.max(initial=-1))) + 1
     names = class_names(folder, "label") or [str(label) for label in range(count)]
-    return Source(str(folder), tuple(names), train, test)
+    return sources.Source(str(folder), tuple(names), train, test)
