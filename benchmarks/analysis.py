@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from forgetscope.analysis.statistics.bootstrap import bca
+from forgetscope.analysis.statistics.bootstrap import sd_bca
 from forgetscope.analysis.statistics.mixed_models import fit, group_sums, leave_one_out
 from forgetscope.analysis.statistics.rank_correlation import partial_spearman
 from interleaved import Rounds
@@ -94,13 +94,13 @@ def intervals() -> None:
     def theirs() -> object:
         return stats.bootstrap((samples[0],), np.std, n_resamples=resamples, method="BCa", batch=10_000, rng=0)
 
-    rounds = Rounds({"scipy": theirs, "ours": lambda: bca(samples, "sd", resamples=resamples)}, 3)
+    rounds = Rounds({"scipy": theirs, "ours": lambda: sd_bca(samples, resamples=resamples)}, 3)
     print(
         f"BCa of a standard deviation: scipy takes {rounds.ratio('scipy', 'ours') * len(samples):.1f} times as long per sample"
     )
     drawn = np.random.default_rng(3).integers(0, STEPS, (5000, STEPS))
     same = stats.bootstrap((samples[0],), np.std, n_resamples=5000, method="BCa", rng=3).confidence_interval
-    print(f"  with the same resamples apart by {np.abs(bca(samples[0], 'sd', indices=drawn) - same).max():.1g}")
+    print(f"  with the same resamples apart by {np.abs(sd_bca(samples[0], indices=drawn) - same).max():.1g}")
 
 
 if __name__ == "__main__":

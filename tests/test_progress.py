@@ -7,7 +7,7 @@ import pytest
 
 from conftest import TINY
 from forgetscope import progress
-from forgetscope.benchmark.pairs import comparison_plan
+from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import Plan, run_plan
 from forgetscope.engines.dispatch import Prospect
 from forgetscope.progress import counting, watch
@@ -58,7 +58,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_of_a_run_the_step_is_told_and_of_a_plan_how_many_are_done(
     seconds: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    single, plan = run_plan(RunSpec(**TINY)), comparison_plan(RunSpec(**TINY), ["uniform", "herding"], 1)
+    single, plan = run_plan(RunSpec(**TINY)), comparison_plan(Comparison(RunSpec(**TINY), ["uniform", "herding"], pairs=1))
     for made in (single, plan):
         with watch() as watcher:
             watcher.planned(made, prospect(made, 1))

@@ -16,7 +16,7 @@ from conftest import SMALL
 from forgetscope.benchmark.controlled import controlled_plan
 from forgetscope.cli.app import app
 from forgetscope.errors import DataError, SpecError
-from forgetscope.report.document import comparison_document, controlled_document, variants_document
+from forgetscope.report.document import study_document
 
 RUN = {"dataset": "squares", "epochs": 1, "first_batch": 16, "batch": 16, "sequence": ((0, 1), (2, 3))}
 
@@ -54,15 +54,15 @@ def test_comparisons_are_those_of_the_command_line(small: fs.BenchmarkSpec, smal
     config = (tmp_path / "run.toml", "--store", store)
     policies = fs.Comparison(run, ("uniform", "herding"), pairs=2, name="run-compare")
     rows = fs.compare(policies, store, device="cpu", threads=1, progress=False)
-    assert comparison_document(fs.plan(policies).id, rows) == cli("compare", *config, "--pairs", 2)
+    assert study_document(plan=fs.plan(policies).id, policies=rows) == cli("compare", *config, "--pairs", 2)
     vary = fs.Variants(run, ["sampling=reshuffled-short"], pairs=2, name="run-variants")
     changes = fs.compare(vary, store, device="cpu", threads=1, progress=False)
     command = ("variants", *config, "--pairs", 2, "--vary", "sampling=reshuffled-short")
-    assert variants_document(fs.plan(vary).id, changes) == cli(*command)
+    assert study_document(plan=fs.plan(vary).id, variants=changes) == cli(*command)
     again = fs.Controlled(fs.BenchmarkSpec(**SMALL | {"steps": 2, "increments": [0.25]}), runs=3)
     steps = fs.compare(again, store, device="cpu", threads=1, progress=False)
     settings = ("--set", "steps=2", "--set", "increments=[0.25]", "--runs", 3, "--store", store)
-    assert controlled_document(fs.plan(again).id, steps) == cli("controlled", small_file, *settings)
+    assert study_document(plan=fs.plan(again).id, steps=steps) == cli("controlled", small_file, *settings)
 
 
 def test_a_plan_of_data_that_are_not_here_counts_and_does_not_run(empty_cache: Path, tmp_path: Path) -> None:

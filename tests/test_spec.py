@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from forgetscope.errors import SpecError
-from forgetscope.spec import AugmentationSpec, RunSpec, parse_setting, step_id, step_specs
+from forgetscope.options import parse_setting
+from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
 
 GROUPS = ((0, 1), (2, 3), (4, 5))
 

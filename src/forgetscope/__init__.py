@@ -16,70 +16,6 @@ from typing import TYPE_CHECKING
 
 from forgetscope.threads import wait_briefly
 
-if TYPE_CHECKING:
-    from forgetscope import errors, testing
-    from forgetscope.analysis.experiments import Experiment, open_experiment
-    from forgetscope.analysis.results import Analysis, analyse
-    from forgetscope.benchmark.controlled import Controlled
-    from forgetscope.benchmark.pairs import Comparison
-    from forgetscope.benchmark.simulation import simulate
-    from forgetscope.benchmark.space import BenchmarkSpec
-    from forgetscope.benchmark.variants import Variants
-    from forgetscope.data.acquisition import add_arrays, add_data, get_data
-    from forgetscope.data.images import DataSet
-    from forgetscope.data.library import load_data
-    from forgetscope.engines.here import Here
-    from forgetscope.engines.local import Local
-    from forgetscope.engines.ray import Ray
-    from forgetscope.learning.candidates import Candidates
-    from forgetscope.learning.policies import Policy
-    from forgetscope.measuring.coefficients import Coefficients
-    from forgetscope.measuring.measurement import Measurement
-    from forgetscope.measuring.probe import Probe
-    from forgetscope.report.pages.writing import write_report
-    from forgetscope.report.typeset.papers import write_paper
-    from forgetscope.runs import Failed, compare, plan, run
-    from forgetscope.spec import RunSpec
-    from forgetscope.store import Store
-
-    __version__: str
-
-__all__ = [
-    "Analysis",
-    "BenchmarkSpec",
-    "Candidates",
-    "Coefficients",
-    "Comparison",
-    "Controlled",
-    "DataSet",
-    "Experiment",
-    "Failed",
-    "Here",
-    "Local",
-    "Measurement",
-    "Policy",
-    "Probe",
-    "Ray",
-    "RunSpec",
-    "Store",
-    "Variants",
-    "__version__",
-    "add_arrays",
-    "add_data",
-    "analyse",
-    "compare",
-    "errors",
-    "get_data",
-    "load_data",
-    "open_experiment",
-    "plan",
-    "run",
-    "simulate",
-    "testing",
-    "write_paper",
-    "write_report",
-]
-
 wait_briefly()  # here, because it must come before torch is loaded
 
 _HOMES = {
@@ -108,6 +44,45 @@ _HOMES = {
     "forgetscope.store": ("Store",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_NAMES = sorted(["__version__", "errors", "testing", *_HOME_OF])
+
+if TYPE_CHECKING:
+    from forgetscope import errors as errors
+    from forgetscope import testing as testing
+    from forgetscope.analysis.experiments import Experiment as Experiment
+    from forgetscope.analysis.experiments import open_experiment as open_experiment
+    from forgetscope.analysis.results import Analysis as Analysis
+    from forgetscope.analysis.results import analyse as analyse
+    from forgetscope.benchmark.controlled import Controlled as Controlled
+    from forgetscope.benchmark.pairs import Comparison as Comparison
+    from forgetscope.benchmark.simulation import simulate as simulate
+    from forgetscope.benchmark.space import BenchmarkSpec as BenchmarkSpec
+    from forgetscope.benchmark.variants import Variants as Variants
+    from forgetscope.data.acquisition import add_arrays as add_arrays
+    from forgetscope.data.acquisition import add_data as add_data
+    from forgetscope.data.acquisition import get_data as get_data
+    from forgetscope.data.images import DataSet as DataSet
+    from forgetscope.data.library import load_data as load_data
+    from forgetscope.engines.here import Here as Here
+    from forgetscope.engines.local import Local as Local
+    from forgetscope.engines.ray import Ray as Ray
+    from forgetscope.learning.candidates import Candidates as Candidates
+    from forgetscope.learning.policies import Policy as Policy
+    from forgetscope.measuring.coefficients import Coefficients as Coefficients
+    from forgetscope.measuring.measurement import Measurement as Measurement
+    from forgetscope.measuring.probe import Probe as Probe
+    from forgetscope.report.pages.writing import write_report as write_report
+    from forgetscope.report.typeset.papers import write_paper as write_paper
+    from forgetscope.runs import Failed as Failed
+    from forgetscope.runs import compare as compare
+    from forgetscope.runs import plan as plan
+    from forgetscope.runs import run as run
+    from forgetscope.spec import RunSpec as RunSpec
+    from forgetscope.store import Store as Store
+
+    __version__: str
+else:
+    __all__ = _NAMES  # type checkers read lists that are written out, and have the names above
 
 
 def __getattr__(name: str) -> object:
@@ -123,4 +98,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return _NAMES

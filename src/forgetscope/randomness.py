@@ -41,8 +41,10 @@ class Streams:
     seed: int
     step: int
 
-    def __call__(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
-        """A fresh generator; asking twice for the same stream gives the same numbers twice."""
+    def __call__(self, purpose: Purpose, index: int | str = 0) -> np.random.Generator:
+        """A fresh generator; asking twice for the same stream gives the same numbers twice. An index may be in words."""
+        if isinstance(index, str):
+            index = int.from_bytes(hashlib.sha256(index.encode()).digest()[:8], "little")
         name = f"forgetscope/{self.seed}/{self.step}/{purpose}/{index}"
         key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
         return np.random.Generator(np.random.Philox(key=key))

@@ -153,12 +153,6 @@ def compare(
     return results(spec, plan_of(spec), _opened(store))
 
 
-@overload
-def results(spec: Comparison, plan: Plan, store: Store) -> list[PolicyComparison]: ...
-@overload
-def results(spec: Variants, plan: Plan, store: Store) -> list[VariantComparison]: ...
-@overload
-def results(spec: Controlled, plan: Plan, store: Store) -> list[ControlledStep]: ...
 def results(
     spec: Comparison | Variants | Controlled, plan: Plan, store: Store
 ) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:

@@ -19,11 +19,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
 
 from forgetscope.errors import SpecError
-from forgetscope.options import checked, read_toml
-from forgetscope.options import explain as explain  # these have long been found here
-from forgetscope.options import nearest as nearest
-from forgetscope.options import parse_setting as parse_setting
-from forgetscope.options import toml_value as toml_value
+from forgetscope.options import checked, explain, nearest, read_toml, toml_value
 
 PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards it
 
@@ -312,15 +308,8 @@ def step_specs(
     return specs
 
 
-@lru_cache(maxsize=1000)
-def _training(**options: Any) -> TrainingSpec:
-    """Equal ones are one object: a plan of a hundred thousand steps has a few of them."""
-    return TrainingSpec(**options)
-
-
-@lru_cache(maxsize=1000)
-def _rehearsal(**options: Any) -> RehearsalSpec:
-    return RehearsalSpec(**options)
+# Equal ones are one object: a plan of a hundred thousand steps has a few of them.
+_training, _rehearsal = lru_cache(maxsize=1000)(TrainingSpec), lru_cache(maxsize=1000)(RehearsalSpec)
 
 
 def step_id(parent: str | None, spec: StepSpec, data_digest: str) -> str:

@@ -206,7 +206,7 @@ def _check_state(name: str, network: nn.Module, twin: nn.Module, images: Tensor)
 class _ClassBlind(Streams):
     """The same numbers for every class, so that policies that draw by node can be compared between nodes."""
 
-    def __call__(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
+    def __call__(self, purpose: Purpose, index: int | str = 0) -> np.random.Generator:
         return super().__call__(purpose)
 
 

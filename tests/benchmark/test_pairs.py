@@ -8,7 +8,7 @@ import pytest
 
 from conftest import TINY
 from forgetscope.benchmark.controlled import controlled_plan
-from forgetscope.benchmark.pairs import check_comparison, comparison_plan
+from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import Plan, benchmark_plan, run_plan
 from forgetscope.benchmark.recipes import recorded_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans, recorded_reruns
@@ -26,7 +26,7 @@ def steps_of(plan: Plan, policy: str) -> list[tuple[str, ...]]:
 
 
 def test_policies_share_first_steps_and_second_steps_have_common_parents() -> None:
-    plan = comparison_plan(RunSpec(), POLICIES, pairs=4)
+    plan = comparison_plan(Comparison(RunSpec(), POLICIES, pairs=4))
     assert len(plan.chains) == 3 * 4
     assert len(plan.jobs) == 4 + 2 * 3 * 4
     for siblings in zip(*(steps_of(plan, policy) for policy in POLICIES), strict=True):
@@ -40,7 +40,7 @@ def test_policies_share_first_steps_and_second_steps_have_common_parents() -> No
 def test_a_pair_is_what_a_single_run_with_its_seed_does() -> None:
     load_data("glyphs", TINY["image_size"])
     for options in ({"seed": 3}, {"seed": 3, "sequence_seed": 8}, {"seed": 3, "sequence": ((5, 1), (0, 2))}):
-        plan = comparison_plan(RunSpec(image_size=8, policy="boundary", **options), POLICIES, pairs=3)
+        plan = comparison_plan(Comparison(RunSpec(image_size=8, policy="boundary", **options), POLICIES, pairs=3))
         for number in range(3):
             later = {name: value + number if isinstance(value, int) else value for name, value in options.items()}
             run = RunSpec(image_size=8, policy="herding", **later)
@@ -48,7 +48,7 @@ def test_a_pair_is_what_a_single_run_with_its_seed_does() -> None:
 
 
 def test_more_pairs_and_policies_contain_the_fewer() -> None:
-    few, many = comparison_plan(RunSpec(), POLICIES[:2], 2), comparison_plan(RunSpec(), POLICIES, 5)
+    few, many = (comparison_plan(Comparison(RunSpec(), POLICIES[:n], pairs=m)) for n, m in ((2, 2), (len(POLICIES), 5)))
     assert few.jobs.keys() < many.jobs.keys()
     assert few.id != many.id
 
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     options: dict[str, int], policies: list[str], baseline: str, message: str
 ) -> None:
     with pytest.raises(SpecError) as error:
-        check_comparison(RunSpec(**options), policies, baseline)
+        Comparison(RunSpec(**options), policies, baseline)
     assert message in str(error.value)
 
 
@@ -76,7 +76,11 @@ def test_every_kind_of_plan_is_made_again_from_its_record(tmp_path: Path) -> Non
     store, spec = Store(tmp_path), BenchmarkSpec.load("glyphs", {"experiments": 2, "epochs": 3, "image_size": 8})
     load_data("glyphs", 8)
     run = RunSpec(image_size=8, memory=100, sequence_seed=4)
-    plans = [benchmark_plan(spec), controlled_plan(spec, runs=4), comparison_plan(run, POLICIES, 3, "mine")]
+    plans = [
+        benchmark_plan(spec),
+        controlled_plan(spec, runs=4),
+        comparison_plan(Comparison(run, POLICIES, pairs=3, name="mine")),
+    ]
     for plan in plans:
         record_plan(store, plan)
     again = {record["id"]: recorded_plan(record) for record in recorded_plans(store)}
@@ -88,7 +92,7 @@ def test_every_kind_of_plan_is_made_again_from_its_record(tmp_path: Path) -> Non
 
 def test_a_plan_whose_data_are_gone_can_still_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_data("glyphs", 8)
-    plan = comparison_plan(RunSpec(image_size=8), POLICIES, 2)
+    plan = comparison_plan(Comparison(RunSpec(image_size=8), POLICIES, pairs=2))
     record_plan(Store(tmp_path), plan)
     monkeypatch.setenv("FORGETSCOPE_CACHE", str(tmp_path / "empty"))
     assert data_facts("glyphs", 8).digest is None
@@ -109,7 +113,7 @@ def test_a_plan_whose_data_are_gone_can_still_be_looked_at(tmp_path: Path, monke
     ],
 )
 def test_a_record_that_does_not_say_what_was_run_is_told(change: dict[str, object], message: str, tmp_path: Path) -> None:
-    record_plan(Store(tmp_path), comparison_plan(RunSpec(image_size=8), POLICIES, 2))
+    record_plan(Store(tmp_path), comparison_plan(Comparison(RunSpec(image_size=8), POLICIES, pairs=2)))
     (record,) = recorded_plans(Store(tmp_path))
     with pytest.raises(StoreError) as error:
         recorded_plan(record | change)

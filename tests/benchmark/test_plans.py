@@ -60,7 +60,7 @@ def test_ids_are_those_of_single_runs(tmp_path: Path, tiny_store: Path) -> None:
     """A step that was run on its own is done for a benchmark that contains it."""
     data = load_data("glyphs", TINY["image_size"])
     run = RunSpec(**TINY)
-    plan = empty_plan({"name": "x"}, run, data_facts("glyphs", TINY["image_size"]))
+    plan = empty_plan({"name": "x"}, run, ())
     ids = plan.add(None, 0, step_specs(run, run.sequence, data.augmentation))
     assert plan.done(Store(tiny_store)) == set(ids)
     assert plan.done(Store(tmp_path / "empty")) == set()

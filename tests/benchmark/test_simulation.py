@@ -43,7 +43,7 @@ def chain(*sizes: int, **options: Any) -> list[Job]:
     ends = np.cumsum(sizes)
     sequence = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
     run = RunSpec(**{"image_size": 8, "sequence": sequence, "epochs": 2, **options})
-    plan = empty_plan({"name": "toy"}, run, DATA)
+    plan = empty_plan({"name": "toy"}, run, (), DATA)
     plan.add(None, 0, step_specs(run, sequence, DATA.augmentation))
     return list(plan.jobs.values())
 

@@ -9,7 +9,7 @@ import pytest
 from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.recipes import recorded_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans
-from forgetscope.benchmark.variants import BASELINE, parse_variant, variants_plan
+from forgetscope.benchmark.variants import BASELINE, Variants, parse_variant, variants_plan
 from forgetscope.data.library import load_data
 from forgetscope.errors import SpecError
 from forgetscope.spec import RunSpec
@@ -22,7 +22,7 @@ SETTINGS = ("sampling=reshuffled-short", "validation=0.1", "network=resnet8-proj
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     load_data("glyphs", 8)
-    return variants_plan(RUN, [parse_variant(setting, RUN) for setting in SETTINGS], pairs=2)
+    return variants_plan(Variants(RUN, SETTINGS, pairs=2))
 
 
 def steps_of(plan: Plan, variant: str) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.benchmark.controlled import controlled_plan
-from forgetscope.benchmark.pairs import comparison_plan
+from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.records import Journal, recorded_plans
 from forgetscope.benchmark.space import BenchmarkSpec
@@ -37,7 +37,7 @@ def invoke(*arguments: str | Path) -> Result:
 
 def carry_out(plan: Plan, store: Store) -> None:
     """All steps of a plan, in this process."""
-    data, settings = load_data("glyphs", plan.image_size), choose_settings("cpu", 1)
+    data, settings = load_data("glyphs", plan.template.image_size), choose_settings("cpu", 1)
     store.prepare()
     for job in plan.jobs.values():
         run_locked(job.id, job.spec, store.step(job.parent) if job.parent else None, data, store, settings)
@@ -48,7 +48,10 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("compared")
     (folder / "mine.toml").write_text(RUN)
     load_data("glyphs", 8)
-    carry_out(comparison_plan(RunSpec.from_toml(folder / "mine.toml"), ["uniform", "herding"], 3), Store(folder / "store"))
+    carry_out(
+        comparison_plan(Comparison(RunSpec.from_toml(folder / "mine.toml"), ["uniform", "herding"], pairs=3)),
+        Store(folder / "store"),
+    )
     return folder / "mine.toml", folder / "store"
 
 

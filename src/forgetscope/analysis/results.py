@@ -28,7 +28,7 @@ from forgetscope.analysis.statistics.anova import Coding
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.analysis.statistics.pooling import Spreads
 from forgetscope.errors import SpecError
-from forgetscope.spec import nearest
+from forgetscope.options import nearest
 from forgetscope.store import Store
 
 CODINGS: tuple[Coding, ...] = get_args(Coding)

@@ -6,16 +6,15 @@ work of the new classes alone.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from forgetscope.benchmark.plans import Plan, Reruns, add_experiment, empty_plan, sources_of
-from forgetscope.benchmark.space import BenchmarkSpec, Partition, sample
-from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.benchmark.plans import Plan, Reruns, empty_plan
+from forgetscope.benchmark.space import BenchmarkSpec, sample
+from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
 from forgetscope.randomness import Streams
 
@@ -47,23 +46,24 @@ def controlled_plan(
     template = spec.template
     if template.probe_every == 0:
         raise SpecError(f"{spec.name}: probe_every = 0 measures neither NIC nor SIC. Use 1 or more.")
-    data = data or data_facts(template.dataset, template.image_size)
     about = {"kind": "controlled", "name": f"{spec.name}-controlled", "benchmark": spec.to_toml(), "runs": runs}
-    plan, drawn = empty_plan(about, template, data, sources or sources_of(spec)), sample(spec, data.classes)
+    plan = empty_plan(about, template, (*spec.policies, template.network), data, sources)
+    classes, drawn = plan.data.classes, sample(spec, plan.data.classes)
     for step in range(2, spec.steps + 1):
         for partition in spec.partitions(step):
-            size = round(partition.increment * data.classes)
-            if math.comb(data.classes - (step - 1) * size, size) <= runs:
+            size = round(partition.increment * classes)
+            if math.comb(classes - (step - 1) * size, size) <= runs:
                 continue  # the classes that are left can be chosen in too few ways
-            rng = _stream(spec, step, partition)
+            rng = Streams(spec.seed, step)("rerun", f"{partition.increment:g}/{partition.retention:g}")
             candidates = [experiment for experiment in drawn if experiment.partition == partition]
             picked = candidates[rng.integers(len(candidates))]
-            chain = add_experiment(plan, replace(picked, sequence=picked.sequence[:step]))
+            specs = plan.specs_of(picked.run, picked.sequence[:step])
+            chain = plan.add_chain(specs, picked.policy, partition=partition, number=picked.number)
             original = plan.jobs[chain.steps[-1]]
             learned = [label for group in picked.sequence[: step - 1] for label in group]
             others = []
-            for classes in other_classes(learned, original.spec.classes, data.classes, runs, rng):
-                rerun = original.spec.model_copy(update={"classes": classes})
+            for new in other_classes(learned, original.spec.classes, classes, runs, rng):
+                rerun = original.spec.model_copy(update={"classes": new})
                 others += plan.add(original.parent, original.past_classes, [rerun])
             plan.reruns.append(Reruns(original.id, step, partition, tuple(others)))
     if not plan.reruns:
@@ -82,8 +82,3 @@ def other_classes(
     while len(found) <= runs:
         found[tuple(sorted(rng.choice(free, len(original), replace=False).tolist()))] = None
     return list(found)[1:]
-
-
-def _stream(spec: BenchmarkSpec, step: int, partition: Partition) -> np.random.Generator:
-    name = f"{partition.increment:g}/{partition.retention:g}"
-    return Streams(spec.seed, step)("rerun", int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))

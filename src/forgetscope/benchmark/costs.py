@@ -5,8 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.spec import StepSpec
@@ -41,9 +40,6 @@ class Forecast:
     memory: float  # bytes of the largest of them, at the same time
     disk: float  # bytes
     rates: Rates
-
-    def described(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def estimate(plan: Plan, todo: Collection[str], rates: Rates, jobs: int) -> Forecast:

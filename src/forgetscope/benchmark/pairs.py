@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from forgetscope.benchmark.plans import Chain, Plan, empty_plan
-from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.benchmark.plans import Plan, empty_plan
+from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
-from forgetscope.learning.plugins import source_digests
-from forgetscope.scenario import sequence_of
-from forgetscope.spec import RunSpec, nearest, step_specs
+from forgetscope.options import nearest
+from forgetscope.spec import RunSpec
 
 PAIRS = 5
 
@@ -38,7 +38,15 @@ class Comparison:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        check_comparison(self.run, self.policies, self.compared_with)
+        run, policies, baseline = self.run, self.policies, self.compared_with
+        for policy in policies:
+            member_of(run, 0, policy=policy)
+        if len(policies) < 2 or len(set(policies)) < len(policies):
+            raise SpecError(f"--policies {','.join(policies)}: name at least two policies, and none twice.")
+        if baseline not in policies:
+            raise SpecError(f"--baseline {baseline} is not among the policies.{nearest(baseline, policies)}")
+        if (run.steps if run.sequence is None else len(run.sequence)) < 2:
+            raise SpecError("A first step rehearses nothing, so that policies cannot differ. Use at least two steps.")
         check_pairs(self.pairs)
 
     @property
@@ -46,37 +54,16 @@ class Comparison:
         return self.baseline or next(iter(self.policies), "")
 
 
-def comparison_plan(
-    run: RunSpec,
-    policies: Sequence[str],
-    pairs: int = PAIRS,
-    name: str = "compare",
-    data: DataFacts | None = None,
-    sources: Mapping[str, str] | None = None,
-) -> Plan:
-    """Every policy on every pair. The run's own policy does not count."""
-    data = data or data_facts(run.dataset, run.image_size)
-    run = _member(run, policies[0], 0)
-    about = {"kind": "compare", "name": name, "run": run.to_toml(), "policies": list(policies), "pairs": pairs}
-    plan = empty_plan(about, run, data, sources or source_digests((*policies, run.network)))
-    for number in range(pairs):
+def comparison_plan(spec: Comparison, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
+    """Every policy on every pair."""
+    run, policies = member_of(spec.run, 0, policy=spec.policies[0]), list(spec.policies)
+    name = spec.name or plan_name(run.dataset, "compare")
+    about = {"kind": "compare", "name": name, "run": run.to_toml(), "policies": policies, "pairs": spec.pairs}
+    plan = empty_plan(about, run, (*policies, run.network), data, sources)
+    for number in range(spec.pairs):
         for policy in policies:
-            member = _member(run, policy, number)
-            specs = step_specs(member, sequence_of(member, data.classes), data.augmentation, plan.sources)
-            plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), policy, number=number))
+            plan.add_chain(plan.specs_of(member_of(run, number, policy=policy)), policy, number=number)
     return plan
-
-
-def check_comparison(run: RunSpec, policies: Sequence[str], baseline: str) -> None:
-    """What is wrong with a comparison, said before anything starts."""
-    for policy in policies:
-        _member(run, policy, 0)
-    if len(policies) < 2 or len(set(policies)) < len(policies):
-        raise SpecError(f"--policies {','.join(policies)}: name at least two policies, and none twice.")
-    if baseline not in policies:
-        raise SpecError(f"--baseline {baseline} is not among the policies.{nearest(baseline, policies)}")
-    if (run.steps if run.sequence is None else len(run.sequence)) < 2:
-        raise SpecError("A first step rehearses nothing, so that policies cannot differ. Use at least two steps.")
 
 
 def check_pairs(pairs: int) -> None:
@@ -89,14 +76,9 @@ def plan_name(title: str, kind: str) -> str:
     return re.sub(r"[^\w.-]", "-", title)[:40] + f"-{kind}"
 
 
-def member_of(run: RunSpec, number: int) -> RunSpec:
-    """The run on the pair with this number."""
-    chosen = {"seed": run.seed + number}
+def member_of(run: RunSpec, number: int, **options: Any) -> RunSpec:
+    """The run on the pair with this number, with these options."""
+    chosen = {**options, "seed": run.seed + number}
     if run.sequence_seed is not None:
         chosen["sequence_seed"] = run.sequence_seed + number
     return RunSpec(**run.model_dump(exclude_unset=True) | chosen)
-
-
-def _member(run: RunSpec, policy: str, number: int) -> RunSpec:
-    """The same with this policy."""
-    return member_of(RunSpec(**run.model_dump(exclude_unset=True) | {"policy": policy}), number)

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from forgetscope.benchmark.space import BenchmarkSpec, Drawn, Partition, sample
+from forgetscope.benchmark.space import BenchmarkSpec, Partition, sample
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.learning.plugins import source_digests
-from forgetscope.scenario import sequence_of
+from forgetscope.scenario import Increments, sequence_of
 from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
 from forgetscope.store import Store
 
@@ -86,14 +86,6 @@ class Plan:
         return self.about.get("kind") != "run"
 
     @property
-    def image_size(self) -> int | None:
-        return self.template.image_size
-
-    @property
-    def network(self) -> str:
-        return self.template.network
-
-    @property
     def sources(self) -> Mapping[str, str]:
         """SHA-256 of the code behind a user's own policies and network, by name."""
         sources: Mapping[str, str] = self.about.get("sources", {})
@@ -122,6 +114,16 @@ class Plan:
             parent, past_classes = id, past_classes + len(spec.classes)
         return ids
 
+    def specs_of(self, run: RunSpec, sequence: Increments | None = None) -> list[StepSpec]:
+        """The steps of a run, over its own class sequence or over another."""
+        sequence = sequence or sequence_of(run, self.data.classes)
+        return step_specs(run, sequence, self.data.augmentation, self.sources)
+
+    def add_chain(self, specs: Iterable[StepSpec], policy: str, **about: Any) -> Chain:
+        """Add an experiment. about: what else a Chain says of it."""
+        self.chains.append(Chain(tuple(self.add(None, 0, specs)), policy, **about))
+        return self.chains[-1]
+
     @property
     def steps_shared(self) -> int:
         """How many runs of a step are saved because experiments have steps in common."""
@@ -143,39 +145,32 @@ class Plan:
 
 def run_plan(run: RunSpec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
     """The plan of one experiment."""
-    data = data or data_facts(run.dataset, run.image_size)
     about = {"kind": "run", "name": "run", "run": run.to_toml()}
-    plan = empty_plan(about, run, data, sources or source_digests((run.policy, run.network)))
-    specs = step_specs(run, sequence_of(run, data.classes), data.augmentation, plan.sources)
-    plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), run.policy))
+    plan = empty_plan(about, run, (run.policy, run.network), data, sources)
+    plan.add_chain(plan.specs_of(run), run.policy)
     return plan
 
 
 def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
     """The plan of a benchmark's sample. data, sources: as recorded; by default those that are here."""
-    template = spec.template
-    data = data or data_facts(template.dataset, template.image_size)
     about = {"kind": "benchmark", "name": spec.name, "benchmark": spec.to_toml()}
-    plan = empty_plan(about, template, data, sources or sources_of(spec))
-    for experiment in sample(spec, data.classes):
-        add_experiment(plan, experiment)
+    plan = empty_plan(about, spec.template, (*spec.policies, spec.template.network), data, sources)
+    for drawn in sample(spec, plan.data.classes):
+        specs = plan.specs_of(drawn.run, drawn.sequence)
+        plan.add_chain(specs, drawn.policy, partition=drawn.partition, number=drawn.number)
     return plan
 
 
-def empty_plan(about: Mapping[str, Any], run: RunSpec, data: DataFacts, sources: Mapping[str, str] | None = None) -> Plan:
-    """sources: SHA-256 of the code behind a user's own policies and network, by name. Other code is another plan."""
+def empty_plan(
+    about: Mapping[str, Any],
+    run: RunSpec,
+    code: Iterable[str],
+    data: DataFacts | None = None,
+    sources: Mapping[str, str] | None = None,
+) -> Plan:
+    """code: the names of all policies and networks. Other code behind a user's own is another plan."""
+    data, sources = data or data_facts(run.dataset, run.image_size), sources or source_digests(code)
     return Plan({**about, **({"sources": dict(sources)} if sources else {})}, data, run)
-
-
-def add_experiment(plan: Plan, experiment: Drawn) -> Chain:
-    specs = step_specs(experiment.run, experiment.sequence, plan.data.augmentation, plan.sources)
-    chain = Chain(tuple(plan.add(None, 0, specs)), experiment.policy, experiment.partition, experiment.number)
-    plan.chains.append(chain)
-    return chain
-
-
-def sources_of(spec: BenchmarkSpec) -> dict[str, str]:
-    return source_digests((*spec.policies, spec.template.network))
 
 
 def descendants(jobs: Mapping[str, Job], ids: Iterable[str]) -> set[str]:

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from forgetscope.benchmark.controlled import Controlled, controlled_plan
-from forgetscope.benchmark.pairs import Comparison, comparison_plan, plan_name
+from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import Plan, benchmark_plan, run_plan
 from forgetscope.benchmark.records import recorded_plans
 from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.variants import Variants, variants_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError, StoreError
-from forgetscope.spec import AugmentationSpec, RunSpec, nearest
+from forgetscope.options import nearest
+from forgetscope.spec import AugmentationSpec, RunSpec
 from forgetscope.store import Store, TellLeftOut
 
 MOST_EXPERIMENTS, MOST_CLASSES = 100_000, 1_000_000  # of a plan that somebody else may have written
@@ -32,13 +33,9 @@ def plan_of(spec: Spec, data: DataFacts | None = None, sources: Mapping[str, str
         case BenchmarkSpec():
             return benchmark_plan(spec, data, sources)
         case Comparison():
-            return comparison_plan(
-                spec.run, spec.policies, spec.pairs, spec.name or plan_name(spec.run.dataset, "compare"), data, sources
-            )
+            return comparison_plan(spec, data, sources)
         case Variants():
-            return variants_plan(
-                spec.run, spec.variants, spec.pairs, spec.name or plan_name(spec.run.dataset, "variants"), data, sources
-            )
+            return variants_plan(spec, data, sources)
         case Controlled():
             return controlled_plan(spec.benchmark, data, spec.runs, sources)
 

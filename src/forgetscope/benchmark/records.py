@@ -62,8 +62,8 @@ def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal
             "id": plan.id,
             **plan.about,
             "data": asdict(plan.data) | {"augmentation": plan.data.augmentation.model_dump()},
-            "image_size": plan.image_size,
-            "network": plan.network,
+            "image_size": plan.template.image_size,
+            "network": plan.template.network,
             "chains": [chain.described() for chain in plan.chains],
             "reruns": [reruns.described() for reruns in plan.reruns],
         }

@@ -5,7 +5,6 @@ Analysis, reports and scale can be tried on it. It needs neither the data set no
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -83,7 +82,8 @@ def simulate(
     truth, store = truth or Truth(), store if isinstance(store, Store) else Store(store)
     data = data_facts(spec.template.dataset, spec.template.image_size)
     simulation = Simulation(seed, truth, replace(data, digest=truth.digest(seed)), spec.template.image_size)
-    plans = [_marked(plan, simulation) for plan in _plans(spec, simulation.data, reruns)]
+    made = _plans(spec, simulation.data, reruns)
+    plans = [replace(plan, about={**plan.about, "simulated": simulation.mark}) for plan in made]
     store.prepare()
     for plan in plans:
         record_plan(store, plan)
@@ -101,10 +101,6 @@ def _plans(spec: BenchmarkSpec, data: DataFacts, reruns: int) -> list[Plan]:
         with suppress(SpecError):  # no partition leaves a choice of new classes; the benchmark itself is fine
             plans.append(controlled_plan(spec, data, reruns))
     return plans
-
-
-def _marked(plan: Plan, simulation: Simulation) -> Plan:
-    return replace(plan, about={**plan.about, "simulated": simulation.mark})
 
 
 def _add(store: Store, simulation: Simulation, chain: Sequence[Job], result: Simulated) -> None:
@@ -286,9 +282,7 @@ class Simulation:
         return train - round((spec.training.validation or 0.0) * train)
 
     def _stream(self, key: str, what: str) -> np.random.Generator:
-        return Streams(self.seed, 0)(
-            "simulation", int.from_bytes(hashlib.sha256(f"{key}/{what}".encode()).digest()[:8], "little")
-        )
+        return Streams(self.seed, 0)("simulation", f"{key}/{what}")
 
 
 def _keys(specs: Sequence[StepSpec]) -> list[str]:

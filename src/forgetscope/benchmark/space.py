@@ -7,22 +7,22 @@ order in which experiments are drawn or run.
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, StrictInt, ValidationError, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from forgetscope.errors import SpecError
-from forgetscope.options import checked, explain, nearest, read_toml, toml_value
+from forgetscope.options import checked, nearest, read_toml, toml_value
 from forgetscope.randomness import Streams
 from forgetscope.scenario import Increments, class_sequence
-from forgetscope.spec import Frozen, RunSpec, Seed, Share
+from forgetscope.spec import Asked, RunSpec, Seed, Share
 
 DECIDED_BY_THE_SPACE = ("increment", "retention", "policy", "sequence", "sequence_seed", "memory")
 SEEDS = 2**32
@@ -38,7 +38,7 @@ class Partition(NamedTuple):
         return f"increment {100 * self.increment:g} %, retention {100 * self.retention:g} %"
 
 
-class BenchmarkSpec(Frozen):
+class BenchmarkSpec(Asked):
     """What a benchmark's file says. Options that are not of the benchmark itself are those of every run in it.
 
     >>> import forgetscope as fs
@@ -50,10 +50,7 @@ class BenchmarkSpec(Frozen):
     def __init__(self, /, **options: Any) -> None:
         own = {name: value for name, value in options.items() if name in type(self).model_fields and name != "run"}
         rest = {name: value for name, value in options.items() if name not in own}
-        try:
-            super().__init__(**own, run=rest)  # type: ignore[call-arg]
-        except ValidationError as error:
-            raise SpecError(explain(error, type(self))) from None
+        super().__init__(**own, run=rest)
 
     name: Annotated[str, Field(pattern=r"^[\w.-]{1,60}$")] = Field(
         description="At most 60 letters, digits, dots, hyphens and underscores."
@@ -124,14 +121,8 @@ class BenchmarkSpec(Frozen):
         return [Partition(increment, retention) for increment in increments for retention in self.retentions]
 
     def run_of(self, increment: float, retention: float, policy: str, sequence_seed: int, seed: int) -> RunSpec:
-        chosen = {
-            "increment": increment,
-            "retention": retention,
-            "policy": policy,
-            "sequence_seed": sequence_seed,
-            "seed": seed,
-        }
-        return RunSpec(**{**self.run, **chosen, "steps": self.steps_of(increment)})
+        chosen = {"policy": policy, "sequence_seed": sequence_seed, "seed": seed, "steps": self.steps_of(increment)}
+        return RunSpec(**{**self.run, **chosen, "increment": increment, "retention": retention})
 
     @cached_property
     def template(self) -> RunSpec:
@@ -155,46 +146,27 @@ def sample(spec: BenchmarkSpec, classes: int) -> list[Drawn]:
 
     No pair of sequence and seed occurs twice, except across the retentions and policies of a paired design."""
     drawn, taken = [], set[tuple[Increments, int]]()
-    for increment in spec.increments:
-        for key in _keys(spec, increment):
-            sequence_seed, seed, sequence = _draw(spec, classes, increment, key, taken)
-            for retention, policy, number in _members(spec, key):
-                run = spec.run_of(increment, retention, policy, sequence_seed, seed)
-                drawn.append(Drawn(Partition(increment, retention), policy, number, run, sequence))
+    everywhere = [(retention, policy) for retention in spec.retentions for policy in spec.policies]
+    # What a draw is a function of, besides increment, number and seed, and the experiments that share it.
+    shared = {f"{retention}/{policy}": [(retention, policy)] for retention, policy in everywhere}
+    if spec.design == "paired":
+        shared = {"None/None": everywhere}
+    for increment, (key, members), number in product(spec.increments, shared.items(), range(spec.experiments)):
+        sequence_seed, seed, sequence = _draw(spec, classes, increment, f"{key}/{number}", taken)
+        for retention, policy in members:
+            run = spec.run_of(increment, retention, policy, sequence_seed, seed)
+            drawn.append(Drawn(Partition(increment, retention), policy, number, run, sequence))
     order = {cell: i for i, cell in enumerate((p, policy) for p in spec.partitions(2) for policy in spec.policies)}
     return sorted(drawn, key=lambda d: (order[d.partition, d.policy], d.number))
 
 
-class _Key(NamedTuple):
-    """What a draw is a function of, besides increment and seed; a paired one has neither retention nor policy."""
-
-    retention: float | None
-    policy: str | None
-    number: int
-
-
-def _keys(spec: BenchmarkSpec, increment: float) -> Iterator[_Key]:
-    cells = [(None, None)] if spec.design == "paired" else [(r, p) for r in spec.retentions for p in spec.policies]
-    for retention, policy in cells:
-        for number in range(spec.experiments):
-            yield _Key(retention, policy, number)
-
-
-def _members(spec: BenchmarkSpec, key: _Key) -> list[tuple[float, str, int]]:
-    """The experiments that share one draw."""
-    retentions = spec.retentions if key.retention is None else (key.retention,)
-    policies = spec.policies if key.policy is None else (key.policy,)
-    return [(retention, policy, key.number) for retention in retentions for policy in policies]
-
-
 def _draw(
-    spec: BenchmarkSpec, classes: int, increment: float, key: _Key, taken: set[tuple[Increments, int]]
+    spec: BenchmarkSpec, classes: int, increment: float, key: str, taken: set[tuple[Increments, int]]
 ) -> tuple[int, int, Increments]:
     attempt = 0
     while True:
-        name = f"{increment:g}/{key.retention}/{key.policy}/{key.number}/{attempt}"
-        index = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-        sequence_seed, seed = Streams(spec.seed, 0)("experiment", index).integers(SEEDS, size=2).tolist()
+        name = f"{increment:g}/{key}/{attempt}"
+        sequence_seed, seed = Streams(spec.seed, 0)("experiment", name).integers(SEEDS, size=2).tolist()
         sequence = class_sequence(classes, increment, spec.steps_of(increment), sequence_seed)
         if (sequence, seed) not in taken:
             taken.add((sequence, seed))

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from forgetscope.benchmark.pairs import PAIRS, check_pairs, member_of
-from forgetscope.benchmark.plans import Chain, Plan, empty_plan
-from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.benchmark.pairs import PAIRS, check_pairs, member_of, plan_name
+from forgetscope.benchmark.plans import Plan, empty_plan
+from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
-from forgetscope.learning.plugins import source_digests
-from forgetscope.scenario import sequence_of
-from forgetscope.spec import RunSpec, StepSpec, nearest, parse_setting, step_specs
+from forgetscope.options import nearest, parse_setting
+from forgetscope.spec import RunSpec
 
 FIXED = ("dataset", "image_size", "increment", "steps", "sequence_seed", "sequence", "seed")  # what a pair is
 FROM_THE_START = ("network", "validation", "first_batch")  # what a first step is made of
@@ -82,27 +81,19 @@ def parse_variant(setting: str, run: RunSpec) -> Variant:
     return variant
 
 
-def variants_plan(
-    run: RunSpec,
-    variants: Sequence[Variant],
-    pairs: int,
-    name: str = "variants",
-    data: DataFacts | None = None,
-    sources: Mapping[str, str] | None = None,
-) -> Plan:
+def variants_plan(spec: Variants, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
     """The run as it is and each variant, on every pair; `chains` in this order, pair by pair."""
-    data = data or data_facts(run.dataset, run.image_size)
-    about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": pairs}
-    runs = (run, *(changed(run, variant) for variant in variants))
-    plan = empty_plan(about, run, data, sources or source_digests(code for r in runs for code in (r.policy, r.network)))
-    for number in range(pairs):
+    run, variants, name = spec.run, spec.variants, spec.name or plan_name(spec.run.dataset, "variants")
+    about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": spec.pairs}
+    plan = empty_plan(about, run, (code for r in spec.runs for code in (r.policy, r.network)), data, sources)
+    for number in range(spec.pairs):
         base = member_of(run, number)
         for variant in (BASELINE, *variants):
             member = base if variant.option is None else changed(base, variant)
-            specs = _specs(member, plan)
+            specs = plan.specs_of(member)
             if variant.common_parent:
-                specs[:1] = _specs(base, plan)[:1]
-            plan.chains.append(Chain(tuple(plan.add(None, 0, specs)), member.policy, number=number, variant=variant.name))
+                specs[:1] = plan.specs_of(base)[:1]
+            plan.add_chain(specs, member.policy, number=number, variant=variant.name)
     return plan
 
 
@@ -117,7 +108,3 @@ def chains_by_variant(plan: Plan) -> dict[str, list[Sequence[str]]]:
 def changed(run: RunSpec, variant: Variant) -> RunSpec:
     """The run with the variant's value."""
     return RunSpec(**run.model_dump(exclude_unset=True) | {str(variant.option): variant.value})
-
-
-def _specs(run: RunSpec, plan: Plan) -> list[StepSpec]:
-    return step_specs(run, sequence_of(run, plan.data.classes), plan.data.augmentation, plan.sources)

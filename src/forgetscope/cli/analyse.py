@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import echo, guarded, print_json, print_view
+import forgetscope as fs
+from forgetscope.cli.console import echo, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, StoreArgument
 from forgetscope.errors import SpecError
 
-PATIENCE = 2.0  # seconds before progress is shown
 DEFAULT_OUT = Path("forgetscope-analysis")
 
 
-@guarded
 def analyse(
     store: StoreArgument = DEFAULT_STORE,
     out: Annotated[
@@ -39,22 +38,21 @@ def analyse(
     """Turn a store into the paper's tables and the data of its figures, and say what they show.
 
     Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
-    from forgetscope.analysis.results import CODINGS, analyse
+    from forgetscope.analysis.results import CODINGS
+    from forgetscope.options import nearest
     from forgetscope.outputs import refuse_foreign_folder
-    from forgetscope.progress import counting
     from forgetscope.report.datafiles import write_analysis
     from forgetscope.report.document import analysis_document
     from forgetscope.report.exhibited import exhibited
     from forgetscope.report.terminal.exhibits import exhibit_view
-    from forgetscope.spec import nearest
 
     chosen = next((known for known in CODINGS if known == coding), None)
     if chosen is None:
         raise SpecError(f"--coding {coding!r} is not known.{nearest(coding, CODINGS)}")
     if table is None or out is not None:
         refuse_foreign_folder(out or DEFAULT_OUT, "--out")  # before what may take minutes
-    with counting(PATIENCE) as progress:
-        found = analyse(
+    with patiently() as progress:
+        found = fs.analyse(
             store,
             coding=chosen,
             resamples=resamples,

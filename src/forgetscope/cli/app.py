@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import forgetscope as fs
 from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
 from forgetscope.cli.approximations import approximations
-from forgetscope.cli.console import Commands, Unreadable, echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
 from forgetscope.cli.lemma import lemma
 from forgetscope.cli.options import (
     DEFAULT_STORE,
@@ -25,18 +26,13 @@ from forgetscope.cli.options import (
     StoreArgument,
     StoreOption,
     ThreadsOption,
-    overrides,
+    run_spec,
 )
 from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
 from forgetscope.cli.plans import training
 from forgetscope.cli.simulate import simulate
 from forgetscope.errors import TRACEBACK, SpecError
 
-if TYPE_CHECKING:
-    from forgetscope.analysis.experiments import Experiment
-    from forgetscope.analysis.results import Analysis
-
-PATIENCE = 2.0  # seconds before a command that looks tells how far it is
 DEMO_STORE = Path("forgetscope-demo")
 
 app = typer.Typer(
@@ -75,7 +71,6 @@ def root(
 
 
 @app.command(epilog="Example: forgetscope demo")
-@guarded
 def demo(
     store: StoreOption = DEMO_STORE,
     seed: Annotated[int, typer.Option(min=0, help="Another seed learns other classes.")] = 0,
@@ -83,20 +78,17 @@ def demo(
     threads: ThreadsOption = None,
 ) -> None:
     """Watch a small network learn three groups of ten characters, and get a page that shows what it forgot."""
-    import forgetscope
     from forgetscope.outputs import PAGE, refuse_foreign_file
-    from forgetscope.spec import RunSpec
 
     refuse_foreign_file(store / "report.html", PAGE, "page")  # before what takes minutes
     with training():
-        experiment = forgetscope.run(RunSpec(seed=seed), store, on=forgetscope.Here(device=device, threads=threads))
+        experiment = fs.run(fs.RunSpec(seed=seed), store, on=fs.Here(device=device, threads=threads))
     _print_experiment(experiment)
-    page = forgetscope.write_report(experiment, store / "report.html")
+    page = fs.write_report(experiment, store / "report.html")
     echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {shlex.quote(str(store))}")
 
 
 @app.command(epilog="Example: forgetscope run my.toml --store results --set seed=1")
-@guarded
 def run(
     config: Annotated[Path, typer.Argument(help="TOML file; `forgetscope config` prints one to start from.")],
     store: StoreOption = DEFAULT_STORE,
@@ -108,13 +100,10 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run one experiment. Run again, it continues where it stopped, or says that it is done."""
-    import forgetscope
-    from forgetscope.spec import RunSpec
-
-    spec = RunSpec.from_toml(config, overrides(settings))
-    here = forgetscope.Here(device=device, threads=threads, channels_last=channels_last, compile=compile)
+    spec = run_spec(config, settings)
+    here = fs.Here(device=device, threads=threads, channels_last=channels_last, compile=compile)
     with training():
-        experiment = forgetscope.run(spec, store, on=here)
+        experiment = fs.run(spec, store, on=here)
     if as_json:
         from forgetscope.report.document import experiment_document
 
@@ -125,7 +114,6 @@ def run(
 
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
-@guarded
 def show(
     store: StoreArgument = DEFAULT_STORE,
     id: IdOption = None,
@@ -137,13 +125,11 @@ def show(
     from forgetscope.analysis.index import glance
     from forgetscope.analysis.questions.policies import compare_policies
     from forgetscope.benchmark.records import recorded_plans, recorded_reruns
-    from forgetscope.progress import counting
     from forgetscope.report import document
     from forgetscope.report.terminal import experiments as terminal
-    from forgetscope.store import Store
 
-    opened, left_out = Store.existing(store), Unreadable()
-    with counting(PATIENCE) as progress:
+    opened, left_out = fs.Store.existing(store), Unreadable()
+    with patiently() as progress:
         everything = [] if id else glance(opened, progress, left_out)
     plans = recorded_plans(opened, left_out)
     left_out.tell(id is not None or bool(everything))
@@ -171,7 +157,6 @@ def show(
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
-@guarded
 def report(
     store: StoreArgument = DEFAULT_STORE,
     output: Annotated[
@@ -195,38 +180,29 @@ def report(
         return
     if width is not None:
         raise SpecError("A page has the width of its window: --width is for latex and png.")
-    import forgetscope
-    from forgetscope.analysis.experiments import open_experiment
     from forgetscope.outputs import PAGE, refuse_foreign_file
-    from forgetscope.progress import counting
-    from forgetscope.store import Store
 
     path = output or Path("report.html")
     refuse_foreign_file(path, PAGE, "page")  # before what may take minutes
     left_out = Unreadable()
-    whole = [] if experiment is not None else Store.existing(store).experiments(left_out)
+    whole = [] if experiment is not None else fs.Store.existing(store).experiments(left_out)
     left_out.tell(experiment is not None or bool(whole))
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         if len(whole) < 2:
-            shown: Experiment | Analysis = open_experiment(store, experiment or (whole[0][-1].id if whole else None))
+            shown: fs.Experiment | fs.Analysis = fs.open_experiment(store, experiment or (whole[0][-1].id if whole else None))
         else:
-            shown = forgetscope.analyse(store, progress=progress)
-        page = forgetscope.write_report(shown, path, progress=progress)
+            shown = fs.analyse(store, progress=progress)
+        page = fs.write_report(shown, path, progress=progress)
     echo(f"The page: {page.resolve()}")
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")
-@guarded
 def config(
     file: Annotated[Path | None, typer.Argument(help="A run's file, to see it with every default filled in.")] = None,
     settings: SetOption = None,
 ) -> None:
     """Print every option with its value and meaning, as a file to start from."""
-    from forgetscope.spec import RunSpec
-
-    given = overrides(settings)
-    spec = RunSpec(**given) if file is None else RunSpec.from_toml(file, given)
-    typer.echo(spec.to_toml(comments=True), nl=False)
+    typer.echo(run_spec(file, settings).to_toml(comments=True), nl=False)
 
 
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)
@@ -240,7 +216,7 @@ app.command(epilog="Example: forgetscope variants my.toml --vary sampling=reshuf
 app.command(epilog="Example: forgetscope controlled glyphs --store results --jobs 2")(comparisons.controlled)
 
 
-def _print_experiment(experiment: Experiment) -> None:
+def _print_experiment(experiment: fs.Experiment) -> None:
     from forgetscope.report.terminal.experiments import experiment_view
 
     print_view(experiment_view(experiment))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forgetscope.cli.console import Commands, Unreadable, echo, guarded, note, print_json, print_view
+import forgetscope as fs
+from forgetscope.cli.console import Commands, Unreadable, echo, note, print_json, print_view
 from forgetscope.cli.options import (
     DEFAULT_STORE,
     BenchmarkArgument,
@@ -23,14 +24,11 @@ from forgetscope.cli.options import (
     StoreOption,
     overrides,
 )
-from forgetscope.cli.plans import allow, name_failures, work_off
+from forgetscope.cli.plans import PlanOptions, allow, name_failures, with_plan_options, work_off
 from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
-    from forgetscope.engines.work import Place
-    from forgetscope.spec import RunSpec
-    from forgetscope.store import Store
 
 PlanArgument = Annotated[
     str, typer.Argument(metavar="PRESET, FILE or PLAN", help="A benchmark, or the id of any plan that was run into the store.")
@@ -43,7 +41,6 @@ app = typer.Typer(
 
 
 @app.command(epilog="Example: forgetscope bench preset glyphs > my.toml")
-@guarded
 def preset(name: Annotated[str | None, typer.Argument(help="The preset to print. Default: list them.")] = None) -> None:
     """List the presets, or print one as a file to start from."""
     from forgetscope.benchmark.space import preset_text, presets
@@ -56,7 +53,6 @@ def preset(name: Annotated[str | None, typer.Argument(help="The preset to print.
 
 
 @app.command(epilog="Example: forgetscope bench sample cifar100 --json > sample.json")
-@guarded
 def sample(benchmark: BenchmarkArgument, settings: SetOption = None, as_json: JsonOption = False) -> None:
     """Draw a benchmark's experiments: the same ones each time, equally many per partition."""
     from forgetscope.benchmark import space
@@ -72,7 +68,6 @@ def sample(benchmark: BenchmarkArgument, settings: SetOption = None, as_json: Js
 
 
 @app.command(epilog="Example: forgetscope bench plan cifar100-small --store results")
-@guarded
 def plan(
     benchmark: BenchmarkArgument,
     store: StoreOption = DEFAULT_STORE,
@@ -85,23 +80,20 @@ def plan(
 ) -> None:
     """Say what a benchmark takes: steps to run, steps done, steps shared; time, memory and disk."""
     from forgetscope.benchmark.plans import benchmark_plan
-    from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.report.terminal.plans import plan_document, plan_view
-    from forgetscope.store import Store
 
-    spec = BenchmarkSpec.load(benchmark, overrides(settings))
+    spec = fs.BenchmarkSpec.load(benchmark, overrides(settings))
     reached = max(map(spec.steps_of, spec.increments))
     if reached < spec.steps:
         echo(f"No increment reaches more than {reached} steps; {spec.steps} were asked for.", err=True)
     missing = _fetch_data(spec.template) if estimate else "--no-estimate was given."
-    planned, opened = benchmark_plan(spec), Store(store)
+    planned, opened = benchmark_plan(spec), fs.Store(store)
     done, expected = len(planned.done(opened)), None
     if missing is None:
-        from forgetscope.engines.local import Local
         from forgetscope.engines.running import engaged, prospect
         from forgetscope.experiment.stopping import Stop, on_signals
 
-        stop, place = Stop(), Local(device=device, threads=threads, jobs=jobs)
+        stop, place = Stop(), fs.Local(device=device, threads=threads, jobs=jobs)
         with on_signals(stop), engaged(place, planned, opened, looking=True) as engine:
             # Looking runs no code of a user's own; what a run has measured is used all the same.
             ahead = prospect(engine, calibrating=not planned.own_code, stop=stop, note=note)
@@ -118,17 +110,10 @@ def plan(
 
 
 @app.command(epilog="Example: forgetscope bench run glyphs --store results --jobs 2")
-@guarded
+@with_plan_options
 def run(
     benchmark: BenchmarkArgument,
-    store: StoreOption = DEFAULT_STORE,
-    settings: SetOption = None,
-    jobs: JobsOption = None,
-    device: DeviceOption = "auto",
-    threads: JobThreadsOption = 1,
-    channels_last: ChannelsLastOption = True,
-    compile: CompileOption = False,
-    estimate: EstimateOption = True,
+    options: PlanOptions = PlanOptions(),
     engine: Annotated[str, typer.Option(help="local: processes of this machine. ray: a Ray cluster.")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Of a running Ray cluster, or auto. Default: one is started here.")
@@ -141,50 +126,34 @@ def run(
 ) -> None:
     """Run a benchmark. Run again, it continues; what is done is not done again."""
     from forgetscope.benchmark.shards import Shard
-    from forgetscope.benchmark.space import BenchmarkSpec
-    from forgetscope.engines.local import Local
-    from forgetscope.engines.ray import Ray
-    from forgetscope.spec import nearest
-    from forgetscope.store import Store
+    from forgetscope.options import nearest
 
     if engine not in ENGINES:
         raise SpecError(f"--engine {engine!r} is not known.{nearest(engine, ENGINES)}")
     if engine == "local" and (address is not None or gpus_per_job):
         raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
-    part, opened = Shard.parse(shard) if shard else None, Store(store)
-    each: dict[str, Any] = {
-        "device": device,
-        "threads": threads,
-        "channels_last": channels_last,
-        "compile": compile,
-        "jobs": jobs,
-    }
-    place: Place = Local(**each) if engine == "local" else Ray(**each, address=address, gpus_per_job=gpus_per_job)
-    spec = BenchmarkSpec.load(benchmark, overrides(settings))
-    planned, outcome = work_off(spec, opened, place, estimating=estimate, shard=part)
+    part, opened = Shard.parse(shard) if shard else None, fs.Store(options.store)
+    of_ray = {} if engine == "local" else {"address": address, "gpus_per_job": gpus_per_job}
+    place = options.place(fs.Local if engine == "local" else fs.Ray, **of_ray)
+    spec = fs.BenchmarkSpec.load(benchmark, overrides(options.settings))
+    planned, outcome = work_off(spec, opened, place, estimating=options.estimate, shard=part)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
 
 
 @app.command(epilog="Example: forgetscope bench status glyphs --store results")
-@guarded
 def status(
     name: PlanArgument, store: StoreOption = DEFAULT_STORE, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Look at a benchmark from another terminal: progress per partition, rate, time left, failures."""
-    from forgetscope.benchmark.plans import benchmark_plan
-    from forgetscope.benchmark.recipes import find, recorded_plan
-    from forgetscope.store import Store
+    from forgetscope.benchmark.plans import Plan, benchmark_plan
 
-    opened = Store.existing(store)
-    left_out = Unreadable()
-    found = find(name, overrides(settings), opened, left_out)
-    left_out.tell(True)
-    _tell_status(recorded_plan(found) if isinstance(found, dict) else benchmark_plan(found), opened, as_json=as_json)
+    opened = fs.Store.existing(store)
+    found = _found(name, settings, opened)
+    _tell_status(found if isinstance(found, Plan) else benchmark_plan(found), opened, as_json=as_json)
 
 
 @app.command(epilog="Example: forgetscope bench retry glyphs --failed --store results")
-@guarded
 def retry(
     name: PlanArgument,
     failed: Annotated[bool, typer.Option("--failed", help="The steps that failed, and what builds on them.")] = False,
@@ -202,50 +171,52 @@ def retry(
     as_json: JsonOption = False,
 ) -> None:
     """Run the steps that failed once more, and everything that is still to do."""
-    from forgetscope.benchmark.recipes import find, recorded_plan
+    from forgetscope.benchmark.plans import Plan
     from forgetscope.benchmark.records import Journal, folder_of
-    from forgetscope.engines.local import Local
     from forgetscope.engines.running import made_ready
-    from forgetscope.store import Store
 
     if not failed:
         raise SpecError("bench retry: say which steps to retry: --failed.")
-    opened = Store.existing(store)
-    left_out = Unreadable()
-    found = find(name, overrides(settings), opened, left_out)
-    left_out.tell(True)
-    if isinstance(found, dict):
-        recorded = recorded_plan(found)
-        allow(recorded, code or [])
-        planned = made_ready(recorded, note)
-    else:
-        planned = made_ready(found, note)
+    opened = fs.Store.existing(store)
+    found = _found(name, settings, opened)
+    if isinstance(found, Plan):
+        allow(found, code or [])
+    planned = made_ready(found, note)
     again = Journal(folder_of(opened, planned)).failures(planned.done(opened))
     if not again:
         note(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.")
         _tell_status(planned, opened, as_json=as_json)
         return
     note(f"{len(again)} failed steps will be run again.")
-    place = Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
+    place = fs.Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
     planned, outcome = work_off(planned, opened, place, estimating=False, again=again)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
 
 
-def _fetch_data(run: RunSpec) -> str | None:
+def _found(name: str, settings: list[str] | None, store: fs.Store) -> fs.BenchmarkSpec | Plan:
+    """A benchmark, or a plan that the store remembers."""
+    from forgetscope.benchmark.recipes import find, recorded_plan
+
+    left_out = Unreadable()
+    found = find(name, overrides(settings), store, left_out)
+    left_out.tell(True)
+    return recorded_plan(found) if isinstance(found, dict) else found
+
+
+def _fetch_data(run: fs.RunSpec) -> str | None:
     """Make or open the data set, for an estimate; why that is not possible, or None."""
-    from forgetscope.data.library import load_data
 
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed. Counts are complete; time, memory and disk need it."
     try:
-        load_data(run.dataset, run.image_size, note)
+        fs.load_data(run.dataset, run.image_size, note)
     except DataError as error:
         return str(error)
     return None
 
 
-def _tell_status(plan: Plan, store: Store, *, as_json: bool) -> None:
+def _tell_status(plan: Plan, store: fs.Store, *, as_json: bool) -> None:
     from forgetscope.benchmark.status import status_of
     from forgetscope.report.terminal.plans import status_view
 

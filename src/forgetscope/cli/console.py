@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -19,16 +19,15 @@ from forgetscope.errors import TRACEBACK, ForgetscopeError, Interrupted, StoreEr
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-P = ParamSpec("P")
 
+class Commands(TyperGroup):
+    """A group of commands whose list in `--help` has the whole first sentence of each, however long.
 
-def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Print this project's own errors as one paragraph and exit with their code; everything else is a bug and shows itself."""
+    It prints this project's own errors as one paragraph and exits with their code; all else is a bug and shows itself."""
 
-    @functools.wraps(command)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+    def invoke(self, ctx: Any) -> Any:
         try:
-            command(*args, **kwargs)
+            return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("\nInterrupted. Run the same command again to continue.", err=True)
             raise typer.Exit(Interrupted.exit_code) from None
@@ -37,12 +36,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
                 echo("".join(traceback.format_exception(error)), err=True)
             echo(f"Error: {visible(str(error))}", err=True)
             raise typer.Exit(error.exit_code) from None
-
-    return wrapper
-
-
-class Commands(TyperGroup):
-    """A group of commands whose list in `--help` has the whole first sentence of each, however long."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for name in self.list_commands(ctx):
@@ -78,6 +71,13 @@ def note(text: str) -> None:
     echo(text, err=True)
 
 
+def patiently() -> AbstractContextManager[Callable[[str, int, int], None]]:
+    """A display of how far a command is that takes longer than it is pleasant to wait without one."""
+    from forgetscope.progress import counting
+
+    return counting(patience=2.0)
+
+
 def print_view(view: RenderableType, *, whole: bool = False) -> None:
     """Print tables. `whole` lets lines be longer than the terminal is wide rather than break cells apart."""
     from rich.console import Console
@@ -92,5 +92,6 @@ def print_view(view: RenderableType, *, whole: bool = False) -> None:
 
 
 def print_json(value: object) -> None:
+    """Paths are strings there."""
     unicode = sys.stdout.encoding.lower().startswith("utf")  # elsewhere, JSON's own escapes
-    print(visible_json(json.dumps(value, indent=1, ensure_ascii=not unicode)), flush=True)
+    print(visible_json(json.dumps(value, indent=1, ensure_ascii=not unicode, default=os.fspath)), flush=True)

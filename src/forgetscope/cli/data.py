@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from forgetscope.cli.console import Commands, echo, guarded, note, print_json, print_view
+import forgetscope as fs
+from forgetscope.cli.console import Commands, echo, note, print_json, print_view
 from forgetscope.errors import DataError
-
-if TYPE_CHECKING:
-    from forgetscope.data.images import DataSet
 
 app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None, cls=Commands)
 
@@ -24,18 +22,17 @@ WorkersOption = Annotated[
 
 
 @app.command("list", epilog="Example: forgetscope data list")
-@guarded
 def list_sets(as_json: JsonOption = False) -> None:
     """List the data sets that are here, and those that can be fetched."""
     from forgetscope.data.cache import cache_folder
     from forgetscope.data.known import KNOWN
-    from forgetscope.data.library import described, disk_bytes, leftovers, load_data
+    from forgetscope.data.library import described, disk_bytes, leftovers
     from forgetscope.report.terminal.experiments import data_view
 
     here, damaged = [], []
     for name in described():
         try:
-            here.append((load_data(name, verify=False), disk_bytes(name)))
+            here.append((fs.load_data(name, verify=False), disk_bytes(name)))
         except DataError as error:  # one damaged set must not hide the others
             damaged.append(str(error))
     known = {name: known.summary for name, known in KNOWN.items() if name not in described()}
@@ -52,7 +49,6 @@ def list_sets(as_json: JsonOption = False) -> None:
 
 
 @app.command(epilog="Example: forgetscope data get cifar100 --from ~/Downloads/cifar-100-python.tar.gz")
-@guarded
 def get(
     name: Annotated[str, typer.Argument(help="cifar100 or tiny-imagenet.")],
     origin: Annotated[
@@ -64,16 +60,14 @@ def get(
     workers: WorkersOption = None,
 ) -> None:
     """Fetch a public data set and convert it. An interrupted download goes on where it stopped."""
-    from forgetscope.data.acquisition import get_data
     from forgetscope.progress import counting
 
     with counting() as progress:
-        data = get_data(name, origin, workers=workers or _cores(), progress=progress, note=note)
+        data = fs.get_data(name, origin, workers=workers or _cores(), progress=progress, note=note)
     echo(f'{data!r} is ready: dataset = "{name}"')
 
 
 @app.command(epilog="Example: forgetscope data add birds ~/birds --size 64 --test-share 0.2")
-@guarded
 def add(
     name: NameArgument,
     path: Annotated[
@@ -91,11 +85,10 @@ def add(
     workers: WorkersOption = None,
 ) -> None:
     """Convert your own images."""
-    from forgetscope.data.acquisition import add_data
     from forgetscope.progress import counting
 
     with counting() as progress:
-        data = add_data(
+        data = fs.add_data(
             name,
             path,
             test_share=test_share,
@@ -110,7 +103,6 @@ def add(
 
 
 @app.command(epilog="Example: forgetscope data check cifar100 -o sheet.png")
-@guarded
 def check(
     name: NameArgument,
     output: Annotated[
@@ -146,7 +138,6 @@ def check(
 
 
 @app.command(epilog="Example: forgetscope data remove birds")
-@guarded
 def remove(name: NameArgument) -> None:
     """Delete a data set from the cache. Results are not touched."""
     from forgetscope.data.library import remove_data
@@ -155,7 +146,7 @@ def remove(name: NameArgument) -> None:
     echo(f"Removed {name}.")
 
 
-def _facts(data: DataSet) -> dict[str, Any]:
+def _facts(data: fs.DataSet) -> dict[str, Any]:
     import numpy as np
 
     train, test = (np.bincount(part.labels, minlength=len(data.classes)).tolist() for part in (data.train, data.test))

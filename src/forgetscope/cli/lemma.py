@@ -8,15 +8,13 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import echo, guarded, print_json, print_view
+from forgetscope.cli.console import echo, note, patiently, print_json, print_view
 from forgetscope.cli.options import JsonOption, SetOption, ThreadsOption, overrides
 from forgetscope.errors import ForgetscopeError
 
 DEFAULT_OUT = Path("forgetscope-lemma")
-PATIENCE = 2.0  # seconds before progress is shown
 
 
-@guarded
 def lemma(
     data: Annotated[str, typer.Option(help="Data set to learn: glyphs, cifar100, or another that is in the cache.")] = "glyphs",
     hidden: Annotated[int, typer.Option(min=0, max=4096, help="Tanh units of the network; 0: a linear softmax model.")] = 32,
@@ -36,14 +34,13 @@ def lemma(
     from forgetscope.lemma.report import lemma_document, lemma_view, write_lemma
     from forgetscope.lemma.summary import judged, summarise_lemma
     from forgetscope.outputs import refuse_foreign_folder
-    from forgetscope.progress import counting
 
     refuse_foreign_folder(output)  # before what may take minutes
     options = {"dataset": data, "seed": seed, **overrides(settings)}
     check = LemmaCheck.of(options, hidden=hidden, images=images, draws=draws)
     try:
-        with counting(PATIENCE) as progress:
-            frame = judged(check_lemma(check, threads=threads, note=lambda text: echo(text, err=True), progress=progress))
+        with patiently() as progress:
+            frame = judged(check_lemma(check, threads=threads, note=note, progress=progress))
     except KeyboardInterrupt:
         raise ForgetscopeError("Interrupted, and nothing was written. The same command starts from the beginning.") from None
     summary, folder = summarise_lemma(frame), write_lemma(frame, output)

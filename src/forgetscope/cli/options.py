@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+import forgetscope as fs
+
 DEFAULT_STORE = Path("forgetscope-store")
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder for the results; made if missing.")]
@@ -30,7 +32,14 @@ BenchmarkArgument = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
+def run_spec(file: Path | None, settings: list[str] | None) -> fs.RunSpec:
+    """Of a file, or with the defaults."""
+
+    given = overrides(settings)
+    return fs.RunSpec(**given) if file is None else fs.RunSpec.from_toml(file, given)
+
+
 def overrides(settings: list[str] | None) -> dict[str, object]:
-    from forgetscope.spec import parse_setting
+    from forgetscope.options import parse_setting
 
     return dict(parse_setting(setting) for setting in settings or [])

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import echo
+import forgetscope as fs
+from forgetscope.cli.console import echo, patiently
 from forgetscope.errors import SpecError
 
-PATIENCE = 2.0  # seconds before progress is shown
 DEFAULT_OUT = {"pdf": "report.pdf", "latex": "report-latex", "png": "report-png"}
 
 FormatOption = Annotated[
@@ -30,11 +30,9 @@ WidthOption = Annotated[
 
 
 def write_for_paper(store: Path, output: Path | None, format: str, width: float | None, id: str | None) -> None:
-    from forgetscope.analysis.results import analyse
-    from forgetscope.progress import counting
+    from forgetscope.options import nearest
     from forgetscope.report.typeset.figures import WIDTH
-    from forgetscope.report.typeset.papers import FORMATS, refuse_foreign, write_paper
-    from forgetscope.spec import nearest
+    from forgetscope.report.typeset.papers import FORMATS, refuse_foreign
 
     chosen = next((known for known in FORMATS if known == format), None)
     if chosen is None:
@@ -45,8 +43,8 @@ def write_for_paper(store: Path, output: Path | None, format: str, width: float 
         raise SpecError("--format pdf has pages of a fixed size: --width is for latex and png.")
     path = output or Path(DEFAULT_OUT[chosen])
     refuse_foreign(path, chosen)  # before an analysis that may take minutes
-    with counting(PATIENCE) as progress:
-        found = analyse(store, progress=progress)
-        write_paper(found, path, chosen, width=width or WIDTH, progress=progress)
+    with patiently() as progress:
+        found = fs.analyse(store, progress=progress)
+        fs.write_paper(found, path, chosen, width=width or WIDTH, progress=progress)
     compile = f"\nCompile it: cd {path} && pdflatex report.tex" if chosen == "latex" else ""
     echo(f"For a paper: {path.resolve()}{compile}")

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import shlex
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
+import forgetscope as fs
+from forgetscope.cli.options import (
+    DEFAULT_STORE,
+    ChannelsLastOption,
+    CompileOption,
+    DeviceOption,
+    EstimateOption,
+    JobsOption,
+    JobThreadsOption,
+    SetOption,
+    StoreOption,
+)
 from forgetscope.engines.allocation import keep_memory
 from forgetscope.errors import ForgetscopeError, Interrupted, SpecError
 
@@ -17,12 +33,11 @@ if TYPE_CHECKING:
     from forgetscope.benchmark.shards import Shard
     from forgetscope.engines.dispatch import Outcome
     from forgetscope.engines.work import Place
-    from forgetscope.store import Store
 
 
 @contextmanager
 def training() -> Iterator[None]:
-    """A block that trains: signals stop it as Ctrl-C does, and what it frees it may need again."""
+    """A block that with_plan_options: signals stop it as Ctrl-C does, and what it frees it may need again."""
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.default_int_handler)  # until a run takes them over
     keep_memory()
@@ -34,9 +49,47 @@ def training() -> Iterator[None]:
         raise
 
 
+@dataclass(frozen=True)
+class PlanOptions:
+    """The options of a command that runs a plan."""
+
+    store: StoreOption = DEFAULT_STORE
+    settings: SetOption = None
+    jobs: JobsOption = None
+    device: DeviceOption = "auto"
+    threads: JobThreadsOption = 1
+    channels_last: ChannelsLastOption = True
+    compile: CompileOption = False
+    estimate: EstimateOption = True
+
+    def place(self, make: Callable[..., Place], **more: object) -> Place:
+        """Of the kind that `make` makes."""
+        names = ("jobs", "device", "threads", "channels_last", "compile")
+        return make(**{name: getattr(self, name) for name in names}, **more)
+
+    def work_off(self, wanted: Spec) -> tuple[Plan, fs.Store, Outcome]:
+        """On this machine, into the store."""
+        store = fs.Store(self.store)
+        plan, outcome = work_off(wanted, store, self.place(fs.Local), estimating=self.estimate)
+        return plan, store, outcome
+
+
+def with_plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    """In place of its parameter `options`, the command line has those of PlanOptions."""
+    own, shared = (inspect.signature(made, eval_str=True).parameters for made in (command, PlanOptions))
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        command(options=PlanOptions(**{name: given.pop(name) for name in shared}), **given)
+
+    of_each = (shared.values() if name == "options" else [parameter] for name, parameter in own.items())
+    wrapper.__signature__ = inspect.Signature(list(chain.from_iterable(of_each)))  # type: ignore[attr-defined]
+    return wrapper
+
+
 def work_off(
     wanted: Spec | Plan,
-    store: Store,
+    store: fs.Store,
     place: Place,
     *,
     estimating: bool,
@@ -61,7 +114,7 @@ def allow(plan: Plan, code: list[str]) -> None:
         )
 
 
-def name_failures(plan: Plan, store: Store, outcome: Outcome) -> None:
+def name_failures(plan: Plan, store: fs.Store, outcome: Outcome) -> None:
     """A step that is not done makes the command fail, after everything else is done."""
     from forgetscope.benchmark.records import Journal, folder_of
     from forgetscope.report.words.quantities import counted

@@ -6,13 +6,11 @@ from typing import Annotated
 
 import typer
 
-from forgetscope.cli.console import guarded, print_json, print_view
+import forgetscope as fs
+from forgetscope.cli.console import patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE, JsonOption, SetOption, StoreOption, overrides
 
-PATIENCE = 2.0  # seconds before progress is shown
 
-
-@guarded
 def simulate(
     benchmark: Annotated[str, typer.Argument(metavar="PRESET-or-FILE", help="The benchmark whose shape the store gets.")],
     store: StoreOption = DEFAULT_STORE,
@@ -31,18 +29,14 @@ def simulate(
 
     Run again, it adds what is missing. It needs neither the data set nor torch. Every record is marked as simulated, and no
     run builds on one."""
-    from forgetscope.benchmark import simulation
-    from forgetscope.benchmark.space import BenchmarkSpec
     from forgetscope.benchmark.truth import Truth
-    from forgetscope.progress import counting
-    from forgetscope.report.terminal.simulation import simulation_document, simulation_view
-    from forgetscope.spec import parse_setting
-    from forgetscope.store import Store
+    from forgetscope.options import parse_setting
+    from forgetscope.report.terminal.plans import simulation_document, simulation_view
 
-    spec = BenchmarkSpec.load(benchmark, overrides(settings))
+    spec = fs.BenchmarkSpec.load(benchmark, overrides(settings))
     chosen = Truth(**dict(parse_setting(given, "--truth", "noise=0.2") for given in truth or []))
-    with counting(PATIENCE) as progress:
-        result = simulation.simulate(spec, Store(store), seed, chosen, reruns=reruns, progress=progress)
+    with patiently() as progress:
+        result = fs.simulate(spec, store, seed, chosen, reruns=reruns, progress=progress)
     if as_json:
         print_json(simulation_document(result, seed, chosen))
     else:

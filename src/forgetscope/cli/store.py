@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import forgetscope as fs
 from forgetscope.characters import visible
-from forgetscope.cli.console import Commands, Unreadable, echo, guarded, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
+from forgetscope.cli.options import DEFAULT_STORE
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
@@ -24,31 +26,26 @@ app = typer.Typer(
     cls=Commands,
 )
 
-DEFAULT_STORE = Path("forgetscope-store")
-PATIENCE = 2.0  # seconds before a progress bar appears
 StoreArgument = Annotated[Path, typer.Argument(help="The store.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command("list", epilog="Example: forgetscope store list results")
-@guarded
 def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
     """Show what a store holds, what takes space, and what could be freed."""
     from forgetscope.housekeeping.inventory import take_inventory
     from forgetscope.report.terminal.storage import inventory_view
-    from forgetscope.store import Store
 
     left_out = Unreadable()
-    held = take_inventory(Store.existing(store), left_out)
+    held = take_inventory(fs.Store.existing(store), left_out)
     left_out.tell(held.steps > 0)
     if as_json:
-        print_json({"store": str(store), **_plain(asdict(held))})
+        print_json({"store": str(store), **asdict(held)})
     else:
         print_view(inventory_view(held, str(store)))
 
 
 @app.command(epilog="Example: forgetscope store verify results")
-@guarded
 def verify(
     store: StoreArgument = DEFAULT_STORE,
     quarantine: Annotated[
@@ -58,18 +55,16 @@ def verify(
 ) -> None:
     """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing by itself."""
     from forgetscope.housekeeping.verification import expel_damaged, verify_store
-    from forgetscope.progress import counting
     from forgetscope.report.terminal.storage import damage_lines
-    from forgetscope.store import Store
 
-    opened = Store.existing(store)
+    opened = fs.Store.existing(store)
     if quarantine:
         opened.prepare()
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         verified = verify_store(opened, progress)
     moved, left = expel_damaged(opened, verified) if quarantine and verified.damage else ([], verified.damage)
     if as_json:
-        print_json(_plain(asdict(verified)) | {"moved": moved})
+        print_json(asdict(verified) | {"moved": moved})
     else:
         for line in [*damage_lines(verified), *moved]:  # not a table: paths are there to be copied
             echo(visible(line))
@@ -87,7 +82,6 @@ def verify(
 
 
 @app.command(epilog="Example: forgetscope store gc results --yes")
-@guarded
 def gc(
     store: StoreArgument = DEFAULT_STORE,
     every_state: Annotated[bool, typer.Option("--all", help="Every state, also of steps that others build on.")] = False,
@@ -97,9 +91,8 @@ def gc(
     """List, or with --yes free, what the results do not need: states that no step builds on, and leftovers."""
     from forgetscope.housekeeping.freeing import free, freeable
     from forgetscope.report.terminal.storage import freeable_view
-    from forgetscope.store import Store
 
-    opened = Store.existing(store)
+    opened = fs.Store.existing(store)
     found = listed = freeable(opened, every_state=every_state)
     if yes and listed:
         opened.prepare()
@@ -116,7 +109,6 @@ def gc(
 
 
 @app.command("export", epilog="Example: forgetscope store export results -o results.tar --id 3f2a")
-@guarded
 def export_to(
     store: StoreArgument = DEFAULT_STORE,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("forgetscope-store.tar"),
@@ -131,14 +123,12 @@ def export_to(
     """Write steps to one file that another machine can import and verify."""
     from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
-    from forgetscope.progress import counting
     from forgetscope.report.words.quantities import counted, size_text
-    from forgetscope.store import Store
 
     refuse_foreign_file(output, EXPORT, "export")
-    opened = Store.existing(store)
+    opened = fs.Store.existing(store)
     steps, plans = chains(opened, ids or []), [] if ids else plan_files(opened)
-    with counting(PATIENCE) as progress:
+    with patiently() as progress:
         size = export_steps(steps, output, plans=plans, states=not without_states, progress=progress)
     echo(
         f"Exported {counted(len(steps), 'step')} to {output.resolve()}, {size_text(size)}. "
@@ -147,7 +137,6 @@ def export_to(
 
 
 @app.command("import", epilog="Example: forgetscope store import results.tar elsewhere")
-@guarded
 def import_from(
     file: Annotated[Path, typer.Argument(help="A file that `forgetscope store export` wrote.")],
     store: Annotated[Path, typer.Argument(help="The store to add to; made if missing.")] = DEFAULT_STORE,
@@ -155,13 +144,11 @@ def import_from(
 ) -> None:
     """Add the steps of an exported file to a store, each verified. Run it again to continue."""
     from forgetscope.housekeeping.exchange import import_steps
-    from forgetscope.progress import counting
-    from forgetscope.store import Store
 
-    with counting(PATIENCE) as progress:
-        result = import_steps(file, Store(store), progress)
+    with patiently() as progress:
+        result = import_steps(file, fs.Store(store), progress)
     if as_json:
-        print_json(_plain(asdict(result)))
+        print_json(asdict(result))
     else:
         _tell(result, file, store)
     if result.damaged:
@@ -169,7 +156,6 @@ def import_from(
 
 
 @app.command(epilog='Example: forgetscope store sql "SELECT step, avg(forgetting) FROM classes GROUP BY step" results')
-@guarded
 def sql(
     query: Annotated[str, typer.Argument(help="Over steps, classes, probes, pairs, rehearsal and confusion.")],
     store: StoreArgument = DEFAULT_STORE,
@@ -179,12 +165,11 @@ def sql(
     from forgetscope.housekeeping.sql import query as ask
     from forgetscope.housekeeping.sql import rows
     from forgetscope.report.terminal.storage import answer_view
-    from forgetscope.store import Store
 
     if Path(query).is_dir():
         raise SpecError(f"{query} is a folder, and no question. Ask one: {_command('sql', 'FROM steps')} {shlex.quote(query)}")
     left_out = Unreadable()
-    answer = ask(Store.existing(store), query, left_out)
+    answer = ask(fs.Store.existing(store), query, left_out)
     left_out.tell(True)
     if as_json:
         print_json(rows(answer))
@@ -211,12 +196,3 @@ def _tell(result: Imported, file: Path, store: Path) -> None:
 
 def _item(item: Freeable) -> dict[str, Any]:
     return {"what": item.kind, "step": item.id, "path": str(item.path), "bytes": item.bytes}
-
-
-def _plain(value: Any) -> Any:
-    """Paths as strings, for JSON."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value

@@ -23,7 +23,7 @@ from forgetscope.data.readers.folders import read_folders
 from forgetscope.data.sources import Source
 from forgetscope.errors import DataError
 from forgetscope.files import file_digest
-from forgetscope.spec import nearest
+from forgetscope.options import nearest
 
 
 def get_data(

@@ -19,7 +19,8 @@ from forgetscope.data.ownership import UNFINISHED, demand_ours, discard, is_ours
 from forgetscope.data.sources import Source, Split
 from forgetscope.errors import DamagedData, DataError
 from forgetscope.files import size_of
-from forgetscope.spec import AugmentationSpec, nearest
+from forgetscope.options import nearest
+from forgetscope.spec import AugmentationSpec
 
 
 def load_data(name: str, image_size: int | None = None, note: Note = lambda text: None, *, verify: bool = True) -> DataSet:

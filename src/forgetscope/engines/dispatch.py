@@ -72,11 +72,10 @@ class Dispatch:
         self._noted = set[str]()
 
     def take(self) -> Job | None:
-        """The next job that can start."""
-        return self.queue.take()
-
-    def started(self, job: Job) -> None:
-        self._watcher.started(job)
+        """The next job that can start, and does."""
+        if (job := self.queue.take()) is not None:
+            self._watcher.started(job)
+        return job
 
     def note(self, text: str) -> None:
         """Of one or of several workers that say the same."""

@@ -70,14 +70,13 @@ class Executor:
 
     def compute(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
         """An event: done (perhaps diverged), or parent, which must be done again first."""
-        try:
-            usable = None if job["parent"] is None else self._usable(job["parent"])
-        except _ParentUnusable as reason:
-            return {"event": "parent", "text": str(reason)}
+        parent = None if job["parent"] is None else self._usable(job["parent"])
+        if isinstance(parent, str):
+            return {"event": "parent", "text": parent}
         step = run_locked(
             job["id"],
             StepSpec.model_validate(job["spec"]),
-            usable,
+            parent,
             self.data,
             self.store,
             self.settings,
@@ -91,15 +90,11 @@ class Executor:
     def calibrate(self, run: Mapping[str, Any]) -> Rates:
         return measure_rates(RunSpec(**run), self.data, self.store, self.settings, self.sources)
 
-    def _usable(self, id: str) -> StoredStep:
-        """The step to start from, verified. A damaged one is moved to quarantine."""
+    def _usable(self, id: str) -> StoredStep | str:
+        """The step to start from, verified; or why it must be done again first. A damaged one is moved to quarantine."""
         expelled, step = self.store.expel(id), self.store.step(id)
         if id not in self.store:
-            raise _ParentUnusable(f"{expelled or f'Step {id[:8]} is gone'}; computing it again.")
+            return f"{expelled or f'Step {id[:8]} is gone'}; computing it again."
         if step.state_freed:
-            raise _ParentUnusable(f"The state of step {id[:8]} was freed and is needed again; recomputing it.")
+            return f"The state of step {id[:8]} was freed and is needed again; recomputing it."
         return step
-
-
-class _ParentUnusable(Exception):
-    """The step to start from must be done again first."""

@@ -46,7 +46,6 @@ class HereEngine(OnThisMachine):
 
     def run(self, dispatch: Dispatch, stop: Stop) -> None:
         while (job := dispatch.take()) is not None:
-            dispatch.started(job)
             execute = self._executor.compute if dispatch.raising else self._executor.run
             end = execute(self.work.request(job), partial(dispatch.epoch_ended, job), dispatch.note, stop)
             if end["event"] == "refused":

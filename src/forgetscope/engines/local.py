@@ -63,12 +63,15 @@ class LocalEngine(OnThisMachine):
     name: str = "local"
 
     def run(self, dispatch: Dispatch, stop: Stop) -> None:
-        supervisor = _Supervisor(self, dispatch)
-        with stop.deferred(), supervisor.staffed():
-            while not dispatch.queue.over:
-                if stop.requested:
-                    raise Interrupted("Stopped and saved. Run the same command again to continue.")
-                supervisor.turn()
+        with stop.deferred(), selectors.DefaultSelector() as selector:
+            supervisor = _Supervisor(self, dispatch, selector)
+            try:
+                while not dispatch.queue.over:
+                    if stop.requested:
+                        raise Interrupted("Stopped and saved. Run the same command again to continue.")
+                    supervisor.turn()
+            finally:
+                _dismiss(supervisor.processes)
 
     def calibrate(self, stop: Stop) -> Rates:
         processes = [_Process(self.work.setup(), self.logs / f"worker-{i}.log") for i in range(self.count)]
@@ -78,8 +81,7 @@ class LocalEngine(OnThisMachine):
                 process.tell(do="calibrate", run=self.work.plan.template.model_dump(exclude_unset=True))
             with stop.deferred(), selectors.DefaultSelector() as selector:
                 for process in processes:
-                    assert process.process.stdout is not None
-                    selector.register(process.process.stdout, selectors.EVENT_READ, process)
+                    selector.register(process.output, selectors.EVENT_READ, process)
                 while len(found) < len(processes):
                     if stop.requested:
                         raise Interrupted("Stopped. Run the same command again.")
@@ -112,20 +114,21 @@ class _Process:
                 stderr=errors,
                 start_new_session=True,  # a Ctrl-C on the terminal reaches the supervisor alone, which asks politely
             )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._input, self.output = self.process.stdin, self.process.stdout
         self.job: Job | None = None
         self._rest = b""
         self.tell(**setup)
 
     def tell(self, **request: object) -> None:
-        assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # it died; its output ends, which is noticed there
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            self.process.stdin.flush()
+            self._input.write(json.dumps(request).encode() + b"\n")
+            self._input.flush()
 
     def heard(self) -> list[dict[str, Any]] | None:
         """What it has said since it was last listened to; None when it has nothing more to say, ever."""
-        assert self.process.stdout is not None
-        content = os.read(self.process.stdout.fileno(), 1 << 16)
+        content = os.read(self.output.fileno(), 1 << 16)
         if not content:
             return None
         *lines, self._rest = (self._rest + content).split(b"\n")
@@ -133,15 +136,13 @@ class _Process:
 
     def ask_to_stop(self) -> None:
         """No more requests: it saves what it is doing and ends."""
-        assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.close()
+            self._input.close()
 
     def close(self) -> None:
         """When it has ended."""
         self.ask_to_stop()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.output.close()
 
     def cause_of_death(self) -> str:
         code = self.process.wait()
@@ -155,19 +156,10 @@ class _Process:
 
 
 class _Supervisor:
-    def __init__(self, engine: LocalEngine, dispatch: Dispatch) -> None:
-        self._engine, self._dispatch = engine, dispatch
-        self._processes: list[_Process] = []
-        self._selector = selectors.DefaultSelector()
+    def __init__(self, engine: LocalEngine, dispatch: Dispatch, selector: selectors.BaseSelector) -> None:
+        self._engine, self._dispatch, self._selector = engine, dispatch, selector
+        self.processes: list[_Process] = []
         self._born_dead = 0  # workers that died in a row before they were ready
-
-    @contextmanager
-    def staffed(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            _dismiss(self._processes)
-            self._selector.close()
 
     def turn(self) -> None:
         """Give work to whoever is free, then listen for a moment."""
@@ -180,25 +172,23 @@ class _Supervisor:
             else:
                 for event in events:
                     self._hear(process, event)
-        self._dispatch.beat([process.job for process in self._processes if process.job is not None])
+        self._dispatch.beat([process.job for process in self.processes if process.job is not None])
 
     def _employ(self) -> None:
         wanted = min(self._engine.count, len(self._dispatch.queue.left()))
-        idle = [process for process in self._processes if process.job is None]
-        while idle or len(self._processes) < wanted:
+        idle = [process for process in self.processes if process.job is None]
+        while idle or len(self.processes) < wanted:
             job = self._dispatch.take()
             if job is None:
                 break
             process = idle.pop() if idle else self._hire()
             process.job = job
             process.tell(do="run", **self._engine.work.request(job))
-            self._dispatch.started(job)
 
     def _hire(self) -> _Process:
-        process = _Process(self._engine.work.setup(), self._engine.logs / f"worker-{len(self._processes)}.log")
-        self._processes.append(process)
-        assert process.process.stdout is not None
-        self._selector.register(process.process.stdout, selectors.EVENT_READ, process)
+        process = _Process(self._engine.work.setup(), self._engine.logs / f"worker-{len(self.processes)}.log")
+        self.processes.append(process)
+        self._selector.register(process.output, selectors.EVENT_READ, process)
         return process
 
     def _hear(self, process: _Process, event: Mapping[str, Any]) -> None:
@@ -217,9 +207,8 @@ class _Supervisor:
                 self._dispatch.ended(job, event)
 
     def _bury(self, process: _Process) -> None:
-        assert process.process.stdout is not None
-        self._selector.unregister(process.process.stdout)
-        self._processes.remove(process)
+        self._selector.unregister(process.output)
+        self.processes.remove(process)
         cause = process.cause_of_death()
         process.close()
         self._born_dead += 1

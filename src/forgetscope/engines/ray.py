@@ -126,8 +126,7 @@ class RayEngine:
 
     @property
     def count(self) -> int:
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        fits = sum(self._fit(resources) for resources in nodes)
+        fits = sum(self._fit(node["Resources"]) for node in _alive(self._ray))
         return min(fits, self._limit or fits)
 
     def prepare(self, memory: float, disk: float) -> None:
@@ -151,7 +150,6 @@ class RayEngine:
                     while len(running) < max(1, limit) and (job := dispatch.take()):
                         named = task.options(name=f"step {job.id[:8]}")
                         running[named.remote(self.work.setup(), self.work.request(job), board)] = job
-                        dispatch.started(job)
                     ended, _ = ray.wait(list(running), timeout=0.5)
                     self._listen(board, running, dispatch)
                     for reference in ended:
@@ -175,21 +173,18 @@ class RayEngine:
 
     def _remote(self, function: Any) -> Any:
         """Deaths are counted in one place, ours; Ray's own retries would start a job elsewhere before we hear of it."""
-        wants: dict[str, Any] = {"num_cpus": self.work.threads, "max_retries": 0}
-        if self._cluster.gpus_per_job:
-            wants["num_gpus"] = self._cluster.gpus_per_job
-        if self._memory:
-            wants["memory"] = int(self._memory)
-        return self._ray.remote(**wants)(function)
+        names = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+        wants = {names[resource]: amount for resource, amount in self._wants().items()}
+        return self._ray.remote(**wants, max_retries=0)(function)
+
+    def _wants(self) -> dict[str, float]:
+        """What a job needs of each resource."""
+        wants = {"CPU": self.work.threads, "GPU": self._cluster.gpus_per_job, "memory": int(self._memory)}
+        return {resource: amount for resource, amount in wants.items() if amount}
 
     def _fit(self, resources: Mapping[str, float]) -> int:
         """How many jobs a node can run at a time."""
-        counts = [resources.get("CPU", 0.0) / self.work.threads]
-        if self._cluster.gpus_per_job:
-            counts.append(resources.get("GPU", 0.0) / self._cluster.gpus_per_job)
-        if self._memory:
-            counts.append(resources.get("memory", 0.0) / self._memory)
-        return int(min(counts))
+        return int(min(resources.get(resource, 0.0) / amount for resource, amount in self._wants().items()))
 
     def _board(self) -> Any:
         here = self._ray.get_runtime_context().get_node_id()

@@ -12,12 +12,14 @@ from forgetscope.benchmark.plans import Plan, descendants
 from forgetscope.benchmark.recipes import Spec, plan_of, templates_of
 from forgetscope.benchmark.records import Journal, record_plan
 from forgetscope.benchmark.shards import Shard
+from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Dispatch, Outcome, Prospect, Watcher, divergence
 from forgetscope.engines.queue import JobQueue
 from forgetscope.engines.work import Engine, Place, Work
 from forgetscope.errors import DataError, StoreError
 from forgetscope.experiment.stopping import Stop, on_signals
 from forgetscope.files import locked_if_free
+from forgetscope.learning.plugins import load_all, source_digests
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
@@ -74,9 +76,7 @@ def made_ready(wanted: Spec | Plan, note: Note) -> Plan:
 
 def _get_ready(run: RunSpec, note: Note) -> str:
     """See that network and data are there, before anything starts; the digest of the data."""
-    from forgetscope.data.library import load_data
-    from forgetscope.learning.networks import build_network
-    from forgetscope.learning.plugins import source_digests
+    from forgetscope.learning.networks import build_network  # which needs torch
 
     build_network(run.network, 1, None, source_digests([run.network]).get(run.network))
     data = load_data(run.dataset, run.image_size, note)
@@ -89,14 +89,12 @@ def engaged(place: Place, plan: Plan, store: Store, *, looking: bool = False) ->
     """Workers for a plan. What is wrong with any step is said first.
 
     looking: nothing will be run, so nothing of the user's own is tried."""
-    from forgetscope.data.library import load_data
-    from forgetscope.experiment.checks import check_steps
-    from forgetscope.learning.plugins import load_all
+    from forgetscope.experiment.checks import check_steps  # which needs torch
 
     settings = place.settings()
     if not looking:
         load_all(plan.sources)
-        data = load_data(plan.data.name, plan.image_size, verify=False)
+        data = load_data(plan.data.name, plan.template.image_size, verify=False)
         steps = ((job.spec, job.past_classes) for job in plan.jobs.values())
         check_steps(steps, data, None if settings is None else settings.device)
     store.prepare()
@@ -135,8 +133,7 @@ def run_all(engine: Engine, ahead: Prospect, watcher: Watcher, stop: Stop, *, ra
     queue = JobQueue(jobs, ahead.done & ahead.part, ahead.bad & ahead.part, ahead.costs)
     with _noted(journal) as write:
         engine.prepare(expected.memory / expected.jobs if expected else 0.0, expected.disk if expected else 0.0)
-        described = expected.described() if expected else None
-        write("started", steps=len(ahead.todo), setting=_setting(engine), estimate=described)
+        write("started", steps=len(ahead.todo), setting=_setting(engine), estimate=asdict(expected) if expected else None)
         dispatch = Dispatch(queue, journal, watcher, raising=raising)
         engine.run(dispatch, stop)
         outcome = dispatch.outcome()

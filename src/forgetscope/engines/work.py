@@ -34,7 +34,7 @@ class Work:
         return {
             "store": str(self.store.path.resolve()),
             "dataset": self.plan.data.name,
-            "image_size": self.plan.image_size,
+            "image_size": self.plan.template.image_size,
             "digest": self.plan.data.digest,
             "sources": dict(self.plan.sources),
             "device": self.device,

@@ -142,19 +142,23 @@ def prepare(
 ) -> Prepared:
     """first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
     device = settings.device
-    streams = Streams(spec.seed, spec.step)
     inherited = None if parent is None else Inherited.from_record(parent, data)
     past = () if inherited is None else inherited.classes
     images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
     normalise = Normalisation.of(data, device, settings.channels_last)
     origin = first or (spec if parent is None else spec.model_copy(update={"network": parent.info["network"]}))
-    network = _start_network(spec, inherited, origin, streams, data, normalise)
-    if parent is not None and inherited is not None:
+    name, source = str(origin.network), origin.network_source
+    if parent is None or inherited is None:
+        network = build_network(name, len(spec.classes), Streams(spec.seed, spec.step)("network"), source)
+        images = torch.from_numpy(np.array(data.train.images[:2])).to(device)
+        check_features(name, network.to(device), normalise(images))
+    else:
+        network = build_network(name, len(inherited.classes), None, source)
         _take_over(network, parent, inherited, data)
     network.to(device)
     if not settings.channels_last:
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    return assemble(spec, str(origin.network), network, data, normalise, inherited, images_of)
+    return assemble(spec, name, network, data, normalise, inherited, images_of)
 
 
 def assemble(
@@ -206,19 +210,6 @@ def _images_to_use(spec: StepSpec, data: DataSet, label: int) -> Indices:
     aside = round((spec.training.validation or 0.0) * len(images))
     held = Streams(spec.seed, 0)("validation", label).permutation(len(images))[:aside]
     return np.delete(images, held)
-
-
-def _start_network(
-    spec: StepSpec, inherited: Inherited | None, first: StepSpec, streams: Streams, data: DataSet, normalise: Normalisation
-) -> nn.Module:
-    """A new network, or one of the form of the parent's."""
-    name, source = str(first.network), first.network_source
-    if inherited is None:
-        network = build_network(name, len(spec.classes), streams("network"), source)
-        images = torch.from_numpy(np.array(data.train.images[:2])).to(normalise.mean.device)
-        check_features(name, network.to(normalise.mean.device), normalise(images))
-        return network
-    return build_network(name, len(inherited.classes), None, source)
 
 
 def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, data: DataSet) -> None:

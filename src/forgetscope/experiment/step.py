@@ -74,7 +74,7 @@ def run_step(
         start = {"weights": weights_digest(step.network)}  # before a snapshot is restored into it
         with stop.deferred():
             course = _train(step, working, snapshot, settings, stop, on_epoch)
-        results = _results(step, course) if course.divergence is None else _remains(step, course, course.divergence)
+        results = _results(step, course)
     record = StepRecord(
         id=id,
         parent=None if parent is None else parent.id,
@@ -95,39 +95,27 @@ def run_step(
 
 
 def _results(step: Prepared, course: Course) -> dict[str, Any]:
-    """Tables and state of a step that was trained to its end."""
-    confusion, measured = _confusion(step), measurements(course.measured)
-    tables = {
-        "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, measured),
+    """Tables and state. Of a step that diverged: its probes so far and when it happened. Sums over a part of training are no
+    coefficients."""
+    probed, divergence = measurements(course.measured), course.divergence
+    if divergence is None:
+        confusion, measured, why = _confusion(step), probed, dict[str, str]()
+        rest: dict[str, Any] = {"state": _arrays({**step.network.state_dict(), IMAGE_HISTORY: course.image_history})}
+    else:
+        confusion, measured = np.zeros((len(step.classes),) * 2, np.int64), None
+        why = {"unmeasured": f"diverged at iteration {divergence.iteration}"}
+        facts = {"epoch": divergence.epoch, "iteration": divergence.iteration, "loss": str(divergence.loss)}
+        rest = {"state": {}, "divergence": facts}
+    tables: dict[TableName, pa.Table] = {
+        "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, measured, **why),
         "pairs": pairs_table(measured, step.classes, len(step.past)),
         "confusion": confusion_table(confusion, step.classes),
-        **_tables_so_far(step, course),
-    }
-    return {"tables": tables, "state": _arrays({**step.network.state_dict(), IMAGE_HISTORY: course.image_history})}
-
-
-def _remains(step: Prepared, course: Course, divergence: Divergence) -> dict[str, Any]:
-    """Of a step that diverged: its probes so far and when it happened. Sums over a part of training are no coefficients."""
-    unknown, nothing = np.full(len(step.classes), np.nan), np.zeros((len(step.classes),) * 2, np.int64)
-    reason = f"diverged at iteration {divergence.iteration}"
-    tables = {
-        "classes": class_table(_facts(step, unknown), step.rehearsal, None, reason),
-        "pairs": pairs_table(None, step.classes, len(step.past)),
-        "confusion": confusion_table(nothing, step.classes),
-        **_tables_so_far(step, course),
-    }
-    facts = {"epoch": divergence.epoch, "iteration": divergence.iteration, "loss": str(divergence.loss)}
-    return {"tables": tables, "state": {}, "divergence": facts}
-
-
-def _tables_so_far(step: Prepared, course: Course) -> dict[TableName, pa.Table]:
-    tables: dict[TableName, pa.Table] = {
-        "probes": probes_table(measurements(course.measured), step.past),
+        "probes": probes_table(probed, step.past),
         "rehearsal": rehearsal_table(step.rehearsal),
     }
     if course.extra:
         tables["extra"] = extra_table(course.extra_arrays(), step.past)
-    return tables
+    return {"tables": tables, **rest}
 
 
 def _train(

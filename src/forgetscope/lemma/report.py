@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +15,7 @@ from forgetscope.analysis.paper.tables import records
 from forgetscope.lemma.summary import SMOOTHNESS, LemmaSummary, Verdicts, second_order
 from forgetscope.outputs import writing_folder
 from forgetscope.report.datafiles import inert
-from forgetscope.report.document import rows_of
+from forgetscope.report.document import study_document
 from forgetscope.report.terminal.tables import make_table, plain, titled
 from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, SMALL, printing, save
 from forgetscope.report.words.notation import PLAIN
@@ -78,13 +76,7 @@ def _looseness(verdict: Verdicts) -> str:
 
 
 def lemma_document(frame: pd.DataFrame, summary: LemmaSummary, options: dict[str, Any]) -> dict[str, Any]:
-    correlations = {name: [_known(rho) for rho in values] for name, values in summary.correlations.items()}
-    return {
-        "options": options,
-        "summary": {**asdict(summary), "correlations": correlations},
-        "reading": lemma_reading(summary),
-        "rows": rows_of(frame),
-    }
+    return study_document(options=options, summary=summary, reading=lemma_reading(summary), rows=records(frame))
 
 
 def write_lemma(frame: pd.DataFrame, folder: Path) -> Path:
@@ -146,7 +138,3 @@ def _rankings(summary: LemmaSummary) -> RenderableType:
     for name, values in summary.correlations.items():
         table.add_row(name, *(PLAIN.number(rho, signed=True) for rho in values))
     return titled(f"Rank correlation with the measured change, over {summary.classes} past classes", table)
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

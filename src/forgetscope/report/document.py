@@ -7,14 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
 from forgetscope.analysis.experiments import Experiment, Overview
 from forgetscope.analysis.paper.tables import records
-from forgetscope.analysis.questions.approximations import Approximations
-from forgetscope.analysis.questions.controlled import ControlledStep
 from forgetscope.analysis.questions.policies import PolicyComparison
-from forgetscope.analysis.questions.variants import VariantComparison
 from forgetscope.analysis.results import Analysis
 from forgetscope.report.exhibited import exhibited
 from forgetscope.report.words.reading import reading_lines
@@ -29,7 +24,7 @@ def experiment_document(experiment: Experiment) -> dict[str, Any]:
                 {name: step.info.get(name) for name in ("id", "status", "divergence", "spec", "timings")}
                 for step in experiment.chain
             ],
-            "summaries": [dataclasses.asdict(summary) for summary in experiment.summaries],
+            "summaries": experiment.summaries,
             "classes": experiment.classes.to_dict("records"),
         }
     )
@@ -39,53 +34,23 @@ def store_document(
     found: Sequence[Experiment], rows: Sequence[Overview], policies: Sequence[PolicyComparison]
 ) -> dict[str, Any]:
     """What a store holds: a line per experiment, means over seeds, and policies compared."""
-    lines = [
-        {**experiment_line(experiment), "summaries": [dataclasses.asdict(s) for s in experiment.summaries]}
-        for experiment in found
-    ]
-    return _plain_dict(
-        {
-            "experiments": lines,
-            "overview": [dataclasses.asdict(row) for row in rows],
-            "policies": [dataclasses.asdict(row) for row in policies],
-        }
-    )
+    lines = [{**experiment_line(experiment), "summaries": experiment.summaries} for experiment in found]
+    return study_document(experiments=lines, overview=rows, policies=policies)
 
 
-def controlled_document(plan: str, steps: Sequence[ControlledStep]) -> dict[str, Any]:
-    """Every class of every picked step, and their spread."""
-    return _plain_dict({"plan": plan, "steps": [dataclasses.asdict(step) for step in steps]})
-
-
-def comparison_document(plan: str, rows: Sequence[PolicyComparison]) -> dict[str, Any]:
-    return _plain_dict({"plan": plan, "policies": [dataclasses.asdict(row) for row in rows]})
-
-
-def approximations_document(found: Sequence[Approximations]) -> dict[str, Any]:
-    return _plain_dict({"settings": [dataclasses.asdict(group) for group in found]})
-
-
-def variants_document(plan: str, rows: Sequence[VariantComparison]) -> dict[str, Any]:
-    return _plain_dict({"plan": plan, "variants": [dataclasses.asdict(row) for row in rows]})
+def study_document(**parts: object) -> dict[str, Any]:
+    """The results of a study by name, such as `plan="...", variants=[...]`; all fields of each."""
+    return _plain_dict(parts)
 
 
 def analysis_document(analysis: Analysis) -> dict[str, Any]:
     """Everything but the figures."""
-    found = exhibited(analysis)
-    return {
-        "store": str(analysis.store),
-        "coding": analysis.coding,
-        "resamples": analysis.resamples,
-        "reading": reading_lines(analysis),
-        **{
-            part: {one.exhibit.label: rows_of(one.frame) for one in found if one.exhibit.part == part}
-            for part in ("tables", "more")
-        },
-    }
-
-
-def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [_plain_dict(row) for row in records(frame)]
+    about = {"store": str(analysis.store), "coding": analysis.coding, "resamples": analysis.resamples}
+    found: dict[str, dict[str, Any]] = {"tables": {}, "more": {}}
+    for one in exhibited(analysis):
+        if one.exhibit.part in found:
+            found[one.exhibit.part][one.exhibit.label] = records(one.frame)
+    return study_document(**about, reading=reading_lines(analysis), **found)
 
 
 def experiment_line(experiment: Experiment) -> dict[str, Any]:
@@ -104,6 +69,8 @@ def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """JSON knows no NaN."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
     if isinstance(value, dict):
         return _plain_dict(value)
     if isinstance(value, list | tuple):

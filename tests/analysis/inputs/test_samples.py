@@ -76,8 +76,7 @@ def test_a_real_experiment_is_a_sample_of_its_own_increment(tiny_store: Path) ->
     (sample,) = gather(tiny_store).samples
     assert (sample.benchmark, sample.simulated) == ("glyphs", None)
     assert [str(subset) for subset in sample.subsets] == ["2", "3"]
-    assert sample.increment == ["2", "2"]
-    assert sample.retention == ["8", "8"]
+    assert [(cell.increment, cell.retention) for cell in sample.cells] == [("2", "8")] * 2
     assert [step.associations[0] != step.associations[0] for step in sample.steps] == [True, False]  # two classes rank nothing
 
 
@@ -113,10 +112,10 @@ def test_percentages_are_of_the_classes_that_a_record_or_a_plan_tells(tmp_path: 
     store.prepare()
     make_experiment(store, steps=3, classes=2)
     old = gather(tmp_path)
-    assert (old.samples[0].increment, old.uncounted) == (["2 classes"] * 2, ("toy",))
+    assert ([cell.increment for cell in old.samples[0].cells], old.uncounted) == (["2 classes"] * 2, ("toy",))
     make_experiment(store, steps=3, classes=2, seed=1, data_classes=10)
     both = gather(tmp_path)
-    assert (both.samples[0].increment, both.uncounted) == (["20"] * 4, ())
+    assert ([cell.increment for cell in both.samples[0].cells], both.uncounted) == (["20"] * 4, ())
 
 
 def test_the_data_that_happen_to_be_here_make_no_difference(

@@ -69,9 +69,9 @@ def test_every_row_has_the_key_and_the_place_that_it_has_in_the_paper(analysed: 
 def test_severity_pools_by_hand(analysed: Analysis) -> None:
     sample = analysed.collection.samples[0]
     ranges = {}
-    for step, increment, retention in zip(sample.steps, sample.increment, sample.retention, strict=True):
-        if step.facts.step == 2:
-            ranges.setdefault((retention, increment), []).append(float(step.forgetting.max() - step.forgetting.min()))
+    for step, part in zip(sample.steps, sample.cells, strict=True):
+        if part.step == 2:
+            ranges.setdefault((part.retention, part.increment), []).append(float(step.forgetting.max() - step.forgetting.min()))
     cell = row(
         analysed.tables["FG-R_FG-HG_fine_grained"],
         benchmark="C100",

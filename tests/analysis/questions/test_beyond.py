@@ -58,8 +58,9 @@ def test_more_is_explained_if_bootstrapped_steps_say_so() -> None:
     values = 0.45 * a + 0.1 * b + rng.normal(size=240)
 
     def eta(rows: NDArray[np.int64]) -> list[dict[str, float]]:
-        effects = anova(values[rows], a[rows], b[rows], names=("a", "b")).effects[:2]
-        return [{"F": e.f, "eta2p": e.partial_eta_squared, "n": 240} for e in effects]
+        effects = anova(values[rows], a[rows], b[rows])
+        two = (effects[name] for name in ("retention", "increment"))
+        return [{"F": e.f, "eta2p": e.partial_eta_squared, "n": 240} for e in two]
 
     cells = [np.flatnonzero((a == i) & (b == j)) for i in range(3) for j in range(2)]
     draws = [eta(np.concatenate([rng.choice(cell, 40) for cell in cells])) for _ in range(300)]
@@ -164,7 +165,7 @@ def test_diverged_steps_are_counted_and_in_no_mean(tmp_path: Path, monkeypatch: 
 
 
 def at(sample: Sample, root: str, retention: str) -> list[int]:
-    return [i for i, own in enumerate(zip(sample.root, sample.retention, strict=True)) if own == (root, retention)]
+    return [i for i, cell in enumerate(sample.cells) if (sample.root[i], cell.retention) == (root, retention)]
 
 
 def test_a_paired_design_is_compared_in_pairs(tmp_path: Path) -> None:

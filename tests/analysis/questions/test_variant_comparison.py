@@ -11,7 +11,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from forgetscope.analysis.experiments import summarise
-from forgetscope.benchmark.variants import parse_variant, variants_plan
+from forgetscope.benchmark.variants import Variants, variants_plan
 from forgetscope.cli.app import app
 from forgetscope.data.library import load_data
 from forgetscope.experiment.chain import run_locked
@@ -35,7 +35,7 @@ def command(squares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> l
     monkeypatch.setenv("FORGETSCOPE_CACHE", str(squares))
     (tmp_path / "run.toml").write_text(RUN)
     run, store = RunSpec.from_toml(tmp_path / "run.toml"), Store(tmp_path / "store")
-    plan = variants_plan(run, [parse_variant(setting, run) for setting in SETTINGS], pairs=2)
+    plan = variants_plan(Variants(run, SETTINGS, pairs=2))
     data, settings = load_data("squares", None), choose_settings("cpu", 1)
     store.prepare()
     for job in plan.jobs.values():  # in this process: the command then finds all of them in the store

@@ -11,17 +11,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from forgetscope.analysis.statistics import bootstrap
-from forgetscope.analysis.statistics.bootstrap import Statistic, bca, cluster_bca, cluster_mean_bca
+from forgetscope.analysis.statistics.bootstrap import cluster_bca, cluster_mean_bca, sd_bca
 from forgetscope.errors import InputError
 
 Array = NDArray[np.float64]
-BY_SCIPY: dict[Statistic, Callable[..., Array]] = {"mean": np.mean, "sd": np.std}
 
 
-def scipy_interval(sample: Array, statistic: Statistic, resamples: int, seed: int, confidence: float = 0.95) -> list[float]:
-    found = stats.bootstrap(
-        (sample,), BY_SCIPY[statistic], n_resamples=resamples, method="BCa", confidence_level=confidence, rng=seed
-    )
+def scipy_interval(sample: Array, statistic: Callable[..., Array], resamples: int, seed: int) -> list[float]:
+    found = stats.bootstrap((sample,), statistic, n_resamples=resamples, method="BCa", rng=seed)
     return [found.confidence_interval.low, found.confidence_interval.high]
 
 
@@ -30,64 +27,58 @@ def resampled(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).integers(0, n, (resamples, n))
 
 
-@pytest.mark.parametrize("statistic", ["mean", "sd"])
 @pytest.mark.parametrize("n", [15, 40, 120])
-def test_with_scipy_s_resamples_the_interval_is_scipy_s(statistic: Statistic, n: int) -> None:
+def test_with_scipy_s_resamples_the_interval_is_scipy_s(n: int) -> None:
     samples = np.random.default_rng(n).gamma(2, size=(3, n)) * [[1], [100], [1e-3]] + [[0], [50], [-7]]
-    found = bca(samples, statistic, indices=resampled(n, 3000, n))
-    expected = [scipy_interval(sample, statistic, 3000, n) for sample in samples]
+    found = sd_bca(samples, indices=resampled(n, 3000, n))
+    expected = [scipy_interval(sample, np.std, 3000, n) for sample in samples]
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("statistic", ["mean", "sd"])
-def test_ties_count_half_as_in_scipy(statistic: Statistic) -> None:
+def test_ties_count_half_as_in_scipy() -> None:
     sample = np.array([0.0, 1, 1, 2, 4, 4, 5, 9])  # eighths of whole numbers and their squares are exact in any order
-    found = bca(sample, statistic, indices=resampled(8, 4000, 3), confidence=0.9)
-    np.testing.assert_allclose(found, scipy_interval(sample, statistic, 4000, 3, 0.9), rtol=1e-12)
+    found = sd_bca(sample, indices=resampled(8, 4000, 3))
+    np.testing.assert_allclose(found, scipy_interval(sample, np.std, 4000, 3), rtol=1e-12)
 
 
-@pytest.mark.parametrize("statistic", ["mean", "sd"])
-def test_with_its_own_resamples_the_interval_is_scipy_s_up_to_chance(statistic: Statistic) -> None:
+def test_with_its_own_resamples_the_interval_is_scipy_s_up_to_chance() -> None:
     sample = np.random.default_rng(8).normal(size=40)
-    ours = bca(sample, statistic, resamples=100_000)
-    np.testing.assert_allclose(ours, scipy_interval(sample, statistic, 20_000, 1), atol=0.02)
+    ours = sd_bca(sample, resamples=100_000)
+    np.testing.assert_allclose(ours, scipy_interval(sample, np.std, 20_000, 1), atol=0.02)
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 100), st.floats(-100, 100))
 @settings(max_examples=20, deadline=None)
 def test_intervals_follow_shift_and_scale(seed: int, scale: float, shift: float) -> None:
     sample = np.random.default_rng(seed).exponential(size=12)
-    moved = bca(scale * sample + shift, "mean", resamples=500)
-    np.testing.assert_allclose(moved, scale * bca(sample, "mean", resamples=500) + shift, rtol=1e-8, atol=1e-8 * scale)
-    spread = bca(scale * sample + shift, "sd", resamples=500)
-    np.testing.assert_allclose(spread, scale * bca(sample, "sd", resamples=500), rtol=1e-8)
+    spread = sd_bca(scale * sample + shift, resamples=500)
+    np.testing.assert_allclose(spread, scale * sd_bca(sample, resamples=500), rtol=1e-8)
 
 
 def test_a_seed_decides_whatever_the_threads_the_neighbours_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = np.random.default_rng(1).normal(size=(5, 30))
-    whole = bca(samples, "sd", resamples=30_000, threads=2)
+    whole = sd_bca(samples, resamples=30_000, threads=2)
     monkeypatch.setattr(bootstrap, "BLOCK", 60_000)  # two samples at a time
-    np.testing.assert_allclose(bca(samples, "sd", resamples=30_000, threads=1), whole, rtol=1e-12)
-    np.testing.assert_allclose(bca(samples[3], "sd", resamples=30_000), whole[3], rtol=1e-12)
-    assert not np.allclose(bca(samples, "sd", resamples=30_000, seed=1), whole, rtol=1e-6)
+    np.testing.assert_allclose(sd_bca(samples, resamples=30_000, threads=1), whole, rtol=1e-12)
+    np.testing.assert_allclose(sd_bca(samples[3], resamples=30_000), whole[3], rtol=1e-12)
+    assert not np.allclose(sd_bca(samples, resamples=30_000, seed=1), whole, rtol=1e-6)
 
 
 def test_leading_dimensions_stay() -> None:
     samples = np.random.default_rng(2).normal(size=(2, 3, 10))
-    found = bca(samples, "mean", resamples=200)
+    found = sd_bca(samples, resamples=200)
     assert found.shape == (2, 3, 2)
-    np.testing.assert_allclose(found[1, 2], bca(samples[1, 2], "mean", resamples=200), rtol=1e-12)
+    np.testing.assert_allclose(found[1, 2], sd_bca(samples[1, 2], resamples=200), rtol=1e-12)
 
 
-@pytest.mark.parametrize("statistic", ["mean", "sd"])
-def test_degenerate_samples_have_no_interval_and_spoil_no_other(statistic: Statistic) -> None:
+def test_degenerate_samples_have_no_interval_and_spoil_no_other() -> None:
     good = [0.1, 0.5, 0.2, 0.9]
-    found = bca([[0.1, 0.1, 0.1, 0.1], good, [0.1, 0.2, math.nan, 0.3]], statistic, resamples=1000)
+    found = sd_bca([[0.1, 0.1, 0.1, 0.1], good, [0.1, 0.2, math.nan, 0.3]], resamples=1000)
     assert np.isnan(found[[0, 2]]).all()
-    np.testing.assert_allclose(found[1], bca(good, statistic, resamples=1000), rtol=1e-12)
-    assert np.isnan(bca([0.3], statistic, resamples=100)).all()
-    assert np.isnan(bca(np.empty((2, 0)), statistic, resamples=100)).all()
-    assert np.isnan(bca([0.1, 0.4], "sd", resamples=100)).all()  # without one value no spread is left
+    np.testing.assert_allclose(found[1], sd_bca(good, resamples=1000), rtol=1e-12)
+    assert np.isnan(sd_bca([0.3], resamples=100)).all()
+    assert np.isnan(sd_bca(np.empty((2, 0)), resamples=100)).all()
+    assert np.isnan(sd_bca([0.1, 0.4], resamples=100)).all()  # without one value no spread is left
 
 
 def test_quantiles_are_numpy_s_for_many_values_too() -> None:
@@ -100,13 +91,14 @@ def test_quantiles_are_numpy_s_for_many_values_too() -> None:
 
 def test_indices_of_another_size_are_refused() -> None:
     with pytest.raises(InputError, match=r"\(10, 4\).*\[resamples, 3\]"):
-        bca([1.0, 2.0, 3.0], "mean", indices=np.zeros((10, 4)))
+        sd_bca([1.0, 2.0, 3.0], indices=np.zeros((10, 4)))
 
 
-def test_clusters_of_one_row_are_a_plain_bootstrap() -> None:
-    sample = np.random.default_rng(5).gamma(2, size=25)
+def test_clusters_of_one_row_are_scipy_s_bootstrap_of_a_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample, count, drawn = np.random.default_rng(5).gamma(2, size=25), bootstrap._count, resampled(25, 20_000, 1)
+    monkeypatch.setattr(bootstrap, "_count", lambda n, resamples, seed, _, chunk: count(n, resamples, seed, drawn, chunk))
     found = cluster_mean_bca(sample, range(25), resamples=20_000)
-    np.testing.assert_allclose(found, bca(sample, "mean", resamples=20_000), rtol=1e-10)
+    np.testing.assert_allclose(found, scipy_interval(sample, np.mean, 20_000, 1), rtol=1e-10)
 
 
 def drawn_again(statistic: Callable[[Array], float], clusters: Array, resamples: int, rng: np.random.Generator) -> Array:
@@ -144,7 +136,7 @@ def test_the_mean_over_clusters_counts_them_by_their_rows_and_leaves_unknown_one
     plain = np.quantile(drawn_again(lambda rows: float(np.nanmean(values[rows])), clusters, 4000, rng), [0.025, 0.975])
     found = cluster_mean_bca(values, clusters)
     np.testing.assert_allclose(found, plain, atol=0.08)
-    alone = bca(values[~np.isnan(values)], "mean", resamples=4000)
+    alone = cluster_mean_bca(values, range(len(values)), resamples=4000)
     assert found[1] - found[0] > 1.5 * (alone[1] - alone[0])  # rows of a cluster are no independent evidence
     both = np.column_stack([values, np.nan_to_num(values) + 1e6])
     np.testing.assert_allclose(cluster_mean_bca(both, clusters)[0], found, rtol=1e-12)

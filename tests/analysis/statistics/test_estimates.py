@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from forgetscope.analysis.statistics.bootstrap import bca
+from forgetscope.analysis.statistics.bootstrap import sd_bca
 from forgetscope.analysis.statistics.estimates import (
     Estimate,
     correlation_estimate,
@@ -105,7 +105,7 @@ def test_standard_deviations_are_the_population_s_with_bca_intervals() -> None:
     assert [e.n for e in found] == [20, 20, 8, 1, 0, 20]
     assert found[0].value == pytest.approx(np.std(samples[0]))
     for i, sample in ((0, samples[0]), (1, samples[1][:20]), (2, samples[2])):
-        np.testing.assert_allclose([found[i].low, found[i].high], bca(sample, "sd", resamples=2000))
+        np.testing.assert_allclose([found[i].low, found[i].high], sd_bca(sample, resamples=2000))
     assert found[3].value == 0
     assert math.isnan(found[4].value)
     assert found[5].value == 0

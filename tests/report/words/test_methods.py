@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.benchmark.controlled import controlled_plan
-from forgetscope.benchmark.pairs import comparison_plan
+from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import Plan, benchmark_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.truth import Truth
-from forgetscope.benchmark.variants import parse_variant, variants_plan
+from forgetscope.benchmark.variants import Variants, variants_plan
 from forgetscope.cli.app import app
 from forgetscope.cli.options import overrides
 from forgetscope.data.library import data_facts
@@ -62,9 +62,9 @@ def planned(command: Command, folder: Path) -> set[str]:
                 found |= set(step_ids(run))
                 continue
             if name == "compare":
-                plan = comparison_plan(run, given["policies"].split(","), given["pairs"])
+                plan = comparison_plan(Comparison(run, given["policies"].split(","), pairs=given["pairs"]))
             else:
-                plan = variants_plan(run, [parse_variant(one, run) for one in given["vary"]], given["pairs"])
+                plan = variants_plan(Variants(run, given["vary"], given["pairs"]))
         else:
             named = folder / given["benchmark"]
             spec = BenchmarkSpec.load(str(named) if named.exists() else given["benchmark"], chosen)
@@ -91,8 +91,8 @@ def resolved(run: RunSpec) -> list[tuple[str, Any]]:
         lambda: benchmark_plan(BenchmarkSpec.load("glyphs")),
         lambda: benchmark_plan(BenchmarkSpec.load("glyphs", SHAPE)),
         lambda: controlled_plan(BenchmarkSpec.load("glyphs", SHAPE), runs=3),
-        lambda: comparison_plan(RUN, ["uniform", "herding"], 2),
-        lambda: variants_plan(RUN, [parse_variant(v, RUN) for v in ("sampling=reshuffled-short", "validation=0.1")], 2),
+        lambda: comparison_plan(Comparison(RUN, ["uniform", "herding"], pairs=2)),
+        lambda: variants_plan(Variants(RUN, ("sampling=reshuffled-short", "validation=0.1"), 2)),
     ],
     ids=["preset", "benchmark", "controlled", "compare", "variants"],
 )

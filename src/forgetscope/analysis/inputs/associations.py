@@ -50,15 +50,10 @@ def associations_of(coefficients: Values, log_sim: Values, forgetting: Values) -
         return np.full((problems, len(ASSOCIATIONS)), np.nan)
     matrices = rank_correlations(*coefficients.transpose(1, 0, 2), log_sim, forgetting)
     found = np.full((problems, len(ASSOCIATIONS)), np.nan)
-    position = VARIABLES.index
     for i, asked in enumerate(ASSOCIATIONS):
         if classes >= 3 + len(asked.given):
-            given = [position(name) for name in asked.given]
-            found[:, i] = (
-                partial_correlation(matrices, position(asked.x), position(asked.y), given)
-                if given
-                else matrices[:, position(asked.x), position(asked.y)]
-            )
+            x, y, *given = (VARIABLES.index(name) for name in (asked.x, asked.y, *asked.given))
+            found[:, i] = partial_correlation(matrices, x, y, given)
     return found
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,10 @@ class Subset:
         """What says in a frame that a row is about it."""
         return {"subset": str(self)}
 
+    def holds(self, cell: GridCell) -> bool:
+        """Whether the steps of a partition belong to it."""
+        return self.step == cell.step and (not self.increments or cell.increment in self.increments)
+
 
 @dataclass(frozen=True)
 class GridCell:
@@ -61,6 +66,10 @@ class GridCell:
     @property
     def keys(self) -> dict[str, str]:
         return {"subset": str(self.step), "rehearsal_pct": self.retention, "class_pct": self.increment}
+
+    def holds(self, cell: GridCell) -> bool:
+        alike = self.retention in (cell.retention, POOLED) and self.increment in (cell.increment, POOLED)
+        return self.step == cell.step and alike
 
 
 @dataclass(frozen=True)
@@ -82,8 +91,7 @@ class Sample:
     policy: str
     simulated: dict[str, Any] | None
     steps: list[MeasuredStep]
-    increment: list[str]  # [S], percentages, or a number of classes
-    retention: list[str]  # [S], percentages, or a number of images
+    cells: list[GridCell]  # [S]
     root: list[str]  # [S]: the first step; the same for all that share a sequence and a seed
     diverged: list[GridCell] = field(default_factory=list)  # of steps besides these
     values: dict[Name, Values] = field(default_factory=dict)  # [S] each: one number per step
@@ -105,7 +113,7 @@ class Sample:
 
     @cached_property
     def number(self) -> NDArray[np.int64]:
-        return np.array([step.facts.step for step in self.steps], np.int64)
+        return np.array([cell.step for cell in self.cells], np.int64)
 
     @cached_property
     def ranked(self) -> NDArray[np.int64]:
@@ -115,16 +123,14 @@ class Sample:
     @cached_property
     def subsets(self) -> list[Subset]:
         """All steps with a number; and where later steps lack some increments, also those with the increments that remain."""
-        found = []
-        numbers = self.numbers
-        for i, number in enumerate(numbers):
-            found.append(Subset(number))
-            if i + 1 < len(numbers):
-                later = self.increments(numbers[i + 1])
-                both = tuple(level for level in self.increments(number) if level in later)
-                if both and both != self.increments(number):
-                    found.append(Subset(number, both))
-        return found
+        found = [Subset(number) for number in self.numbers]
+        found += [part for pair in pairwise(self.numbers) if (part := self.in_common(*pair)).increments]
+        return sorted(found, key=lambda part: (part.step, part.increments))
+
+    def in_common(self, number: int, other: int) -> Subset:
+        """Steps with a number, of the increments that steps with another number have too."""
+        both = tuple(level for level in self.increments(number) if level in self.increments(other))
+        return Subset(number) if both == self.increments(number) else Subset(number, both)
 
     @property
     def numbers(self) -> list[int]:
@@ -137,24 +143,15 @@ class Sample:
         return self._levels("retention", step)
 
     def _levels(self, factor: str, step: int) -> tuple[str, ...]:
-        own = [level for level, number in zip(getattr(self, factor), self.number, strict=True) if number == step]
-        lost = [getattr(cell, factor) for cell in self.diverged if cell.step == step]
-        return tuple(sorted({*own, *lost}, key=size_of_level))
+        levels = {getattr(cell, factor) for cell in (*self.cells, *self.diverged) if cell.step == step}
+        return tuple(sorted(levels, key=size_of_level))
 
     def partitions(self, step: int) -> list[GridCell]:
         """Without margins."""
         return [GridCell(step, r, i) for r in self.retentions(step) for i in self.increments(step)]
 
     def mask(self, part: Subset | GridCell) -> Mask:
-        if isinstance(part, Subset):
-            chosen = [not part.increments or i in part.increments for i in self.increment]
-        else:
-            chosen = [
-                part.retention in (r, POOLED) and part.increment in (i, POOLED)
-                for r, i in zip(self.retention, self.increment, strict=True)
-            ]
-        mask: Mask = (self.number == part.step) & np.array(chosen, bool)
-        return mask
+        return np.array([part.holds(cell) for cell in self.cells], bool)
 
     def probes(self, step: int) -> int:
         """Of the measured steps with this number: how many there are along training."""
@@ -164,7 +161,7 @@ class Sample:
         """`used`: how many of its steps have a value."""
         mask = self.mask(part)
         undefined, unmeasured = self._lost_classes[:, mask].sum(axis=1).tolist()
-        diverged = sum(_within(part, cell) for cell in self.diverged)
+        diverged = sum(map(part.holds, self.diverged))
         return Omitted(diverged, int(mask.sum()) - used, undefined, unmeasured)
 
     @cached_property
@@ -184,10 +181,7 @@ class Sample:
 class RerunSet:
     """One step and its runs with other new classes, from the same parent and with nothing else changed."""
 
-    benchmark: str
-    dataset: str
-    policy: str
-    simulated: bool
+    sample: Sample  # that the step belongs to
     cell: GridCell
     runs: tuple[MeasuredStep, ...]  # the original first
     missing: int  # runs that are planned and not there, or diverged
@@ -238,8 +232,7 @@ def collect(store: Store, read: ReadSteps) -> Collected:
             policy=policies[setting.policy],
             simulated=groups[setting][0].simulated,
             steps=[read.measured[facts.id] for facts in kept],
-            increment=[levels.increment(facts) for facts in kept],
-            retention=[levels.retention(facts) for facts in kept],
+            cells=[levels.cell(facts) for facts in kept],
             root=[roots[facts.id] for facts in kept],
             diverged=[levels.cell(facts) for facts in own if facts.diverged],
         )
@@ -247,8 +240,7 @@ def collect(store: Store, read: ReadSteps) -> Collected:
         for facts in (facts for facts in own if facts.id in originals):
             ids = (facts.id, *originals[facts.id])
             runs = tuple(read.measured[id] for id in ids if id in read.measured)
-            where = (sample.benchmark, sample.dataset, sample.policy, facts.simulated is not None, levels.cell(facts))
-            reruns.append(RerunSet(*where, runs, len(ids) - len(runs)))
+            reruns.append(RerunSet(sample, levels.cell(facts), runs, len(ids) - len(runs)))
     return Collected(samples, reruns, read.damaged, tuple(map(str, unread)), levels.uncounted)
 
 
@@ -347,11 +339,3 @@ def size_of_level(level: str) -> tuple[bool, float]:
 
 def level_text(level: str) -> str:
     return level if " " in level else f"{level} %"
-
-
-def _within(part: Subset | GridCell, cell: GridCell) -> bool:
-    if part.step != cell.step:
-        return False
-    if isinstance(part, Subset):
-        return not part.increments or cell.increment in part.increments
-    return part.retention in (cell.retention, POOLED) and part.increment in (cell.increment, POOLED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ from forgetscope.analysis.paper.comparisons import (
 )
 from forgetscope.analysis.paper.joint_model import WALD, JointModels
 from forgetscope.analysis.paper.tables import matching, records
-from forgetscope.analysis.paper.verdicts import Answer, Verdict, above, below, near
+from forgetscope.analysis.paper.verdicts import Answer, Verdict, above, below, near, together
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, mean_estimate
 from forgetscope.analysis.statistics.pooling import mean_of
 from forgetscope.analysis.statistics.t_tests import welch
@@ -51,7 +52,7 @@ def answers(collection: Collected, joint: JointModels, tables: Mapping[str, pd.D
     ANOVAs some claims are about."""
     found: list[Answer] = []
     if uniform := [sample for sample in collection.samples if sample.policy == "uniform"]:
-        reruns = [runs for runs in collection.reruns if runs.policy == "uniform"]
+        reruns = [runs for runs in collection.reruns if runs.sample.policy == "uniform"]
         collection = replace(collection, samples=uniform, reruns=reruns)
     for sample in collection.samples:
         for number in sample.numbers:
@@ -86,33 +87,32 @@ def _extremes(sample: Sample, subset: Subset) -> tuple[Values, Values]:
 
 
 def _severity(sample: Sample, subset: Subset) -> Iterator[Answer]:
-    def told(claim: str, what: str, estimate: Estimate, verdict: Verdict) -> Answer:
-        return Answer(claim, sample, str(subset), what, estimate, verdict)
-
-    mask = sample.mask(subset)
+    told = partial(_told, sample, str(subset))
     for name, limit in ((FG_R, RANGE), (FG_HG, HALF_GAP)):
-        mean = mean_estimate(sample.values[name][mask])
-        claim = f"Imbalanced forgetting is substantial: mean {name[0]} above {limit}"
-        yield told(claim, name[0], mean, above(mean, limit))
+        mean = mean_estimate(sample.values[name][sample.mask(subset)])
+        yield told(f"Imbalanced forgetting is substantial: mean {name[0]} above {limit}", name[0], mean, above, limit)
     steadier = steadiness(sample, subset, FG_HG, FG_R)
-    yield told("FG-HG varies less between steps than FG-R", "difference of deviations", steadier, above(steadier))
+    yield told("FG-HG varies less between steps than FG-R", "difference of deviations", steadier, above)
     improved, by = improvement(sample, subset)
-    claim = "The least forgotten class improves in fewer than a quarter of the steps"
-    yield told(claim, "share", improved, below(improved, SELDOM))
+    yield told("The least forgotten class improves in fewer than a quarter of the steps", "share", improved, below, SELDOM)
     claim = f"Where the least forgotten class improves, it does by less than {LITTLE} on average"
-    yield told(claim, "mean FG", by, above(by, -LITTLE))
+    yield told(claim, "mean FG", by, above, -LITTLE)
     _, most = _extremes(sample, subset)
     lost = most[~np.isnan(most)] > 0
     share = Estimate(float(lost.mean()) if len(lost) else math.nan, math.nan, math.nan, len(lost))
-    claim = "The most forgotten class is always worse than when it was learned"
-    yield told(claim, "share", share, "confirmed" if lost.all() else "contested")
+    claim, always = "The most forgotten class is always worse than when it was learned", bool(lost.all())
+    yield Answer(claim, sample, str(subset), "share", share, "confirmed" if always else "contested")
+
+
+def _told(
+    sample: Sample, where: str, claim: str, what: str, estimate: Estimate, verdict: Callable[..., Verdict], *limit: float
+) -> Answer:
+    return Answer(claim, sample, where, what, estimate, verdict(estimate, *limit))
 
 
 def _ranking(sample: Sample, subset: Subset) -> Iterator[Answer]:
     mask, ranked, rho, rho_p = sample.mask(subset), sample.ranked, "rho", "rho_p"
-
-    def told(claim: str, what: str, estimate: Estimate, verdict: Callable[..., Verdict], *limit: float) -> Answer:
-        return Answer(claim, sample, str(subset), what, estimate, verdict(estimate, *limit))
+    told = partial(_told, sample, str(subset))
 
     def mean(claim: str, name: Name, verdict: Callable[..., Verdict], *limit: float) -> Answer:
         return told(claim, name[1], mean_of(name[1], sample.values[name][mask], ranked[mask]), verdict, *limit)
@@ -162,7 +162,7 @@ def _early(sample: Sample, subset: Subset) -> Iterator[Answer]:
     steps = [i for i in np.flatnonzero(sample.mask(subset)) if len(sample.steps[i].course)]
     if probes_within(EARLY, sample.probes(subset.step)) < 2:
         return
-    names = [(a.quantity, a.statistic) for a in ASSOCIATIONS]
+    names, told = [(a.quantity, a.statistic) for a in ASSOCIATIONS], partial(_told, sample, str(subset))
 
     def early(name: Name) -> Values:
         column, courses = names.index(name), (sample.steps[i].course for i in steps)
@@ -173,56 +173,49 @@ def _early(sample: Sample, subset: Subset) -> Iterator[Answer]:
             name = (quantity, statistic)
             difference = mean_estimate(early(name) - sample.values[name][steps])
             claim = f"A quarter of training is enough for {quantity}{given}"
-            yield Answer(claim, sample, str(subset), f"change of {statistic}", difference, above(difference, -NEAR))
+            yield told(claim, f"change of {statistic}", difference, above, -NEAR)
     ranked = sample.ranked[steps]
     late = fisher_z(sample.values["NIC", "rho_p"][steps], ranked)
     difference = mean_estimate(fisher_z(early(("NIC", "rho_p")), ranked) - late)
-    claim = "What NIC alone tells shrinks as training goes on"
-    yield Answer(claim, sample, str(subset), "early minus late, in z", difference, above(difference))
+    yield told("What NIC alone tells shrinks as training goes on", "early minus late, in z", difference, above)
 
 
 def _trends(sample: Sample, subset: Subset) -> Iterator[Answer]:
     """Of the extreme levels of a factor; where the paper sees a peak, of the middle level and each end."""
-    retentions, increments = sample.retentions(subset.step), sample.increments(subset.step)
+    levels_of = {"retention": sample.retentions(subset.step), "increment": sample.increments(subset.step)}
 
-    def asked(claim: str, name: Name, factor: str, levels: tuple[str, ...], more: int, less: int) -> Iterator[Answer]:
+    def asked(claim: str, name: Name, factor: str, more: int, less: int) -> Iterator[Answer]:
+        levels = levels_of[factor]
         if name in sample.values and len(levels) > max(1, more, less):
             values = on_its_scale(sample, name)
             pair = levels[more], levels[less]
             found = between_levels(sample, subset, factor, pair, values).estimate
             unit = f"{level_text(pair[0])} against {level_text(pair[1])}" + (", in z" if name[1].startswith("rho") else "")
-            yield Answer(claim, sample, str(subset), unit, found, above(found))
+            yield _told(sample, str(subset), claim, unit, found, above)
+
+    def peak(claim: str, name: Name) -> Iterator[Answer]:
+        for end in (0, 2) if len(levels_of["retention"]) == 3 else ():
+            yield from asked(claim, name, "retention", 1, end)
 
     low, high = 0, -1
     for name in (FG_R, FG_HG):
-        yield from asked(f"Less rehearsal means more imbalance ({name[0]})", name, "retention", retentions, low, high)
-        yield from asked(f"More new classes mean more imbalance ({name[0]})", name, "increment", increments, high, low)
+        yield from asked(f"Less rehearsal means more imbalance ({name[0]})", name, "retention", low, high)
+        yield from asked(f"More new classes mean more imbalance ({name[0]})", name, "increment", high, low)
     for statistic, given in (("rho", ""), ("rho_p", ", given the others")):
         for quantity in ("SIC", "CIC"):
             if quantity == "CIC" or sample.dataset == PAPER_ORDER[0]:
                 claim = f"Less rehearsal makes {quantity} rank better{given}"
-                yield from asked(claim, (quantity, statistic), "retention", retentions, low, high)
-        claim = f"More new classes make SIC rank less well{given}"
-        yield from asked(claim, ("SIC", statistic), "increment", increments, low, high)
+                yield from asked(claim, (quantity, statistic), "retention", low, high)
+        yield from asked(f"More new classes make SIC rank less well{given}", ("SIC", statistic), "increment", low, high)
         if sample.dataset == PAPER_ORDER[1]:
-            yield from _peak(asked, f"SIC ranks best with the middle retention{given}", ("SIC", statistic), retentions)
-    claim = "More rehearsal makes NIC rank better, given the others"
-    yield from asked(claim, ("NIC", "rho_p"), "retention", retentions, high, low)
-    yield from _peak(asked, "NIC ranks best with the middle retention", ("NIC", "rho"), retentions)
-    claim = "More new classes make NIC rank better, given the others"
-    yield from asked(claim, ("NIC", "rho_p"), "increment", increments, high, low)
-    claim = "Less rehearsal makes all coefficients together rank better"
-    yield from asked(claim, (MODEL, "rho"), "retention", retentions, low, high)
-    claim = "More new classes make all coefficients together rank less well"
-    yield from asked(claim, (MODEL, "rho"), "increment", increments, low, high)
-    yield from asked("More new classes make NIC go less with SIC", ("SIC-NIC", "rho"), "increment", increments, low, high)
-    yield from _peak(asked, "NIC goes most with SIC with the middle retention", ("SIC-NIC", "rho"), retentions)
-
-
-def _peak(asked: Callable[..., Iterator[Answer]], claim: str, name: Name, levels: tuple[str, ...]) -> Iterator[Answer]:
-    if len(levels) == 3:
-        yield from asked(claim, name, "retention", levels, 1, 0)
-        yield from asked(claim, name, "retention", levels, 1, 2)
+            yield from peak(f"SIC ranks best with the middle retention{given}", ("SIC", statistic))
+    yield from asked("More rehearsal makes NIC rank better, given the others", ("NIC", "rho_p"), "retention", high, low)
+    yield from peak("NIC ranks best with the middle retention", ("NIC", "rho"))
+    yield from asked("More new classes make NIC rank better, given the others", ("NIC", "rho_p"), "increment", high, low)
+    yield from asked("Less rehearsal makes all coefficients together rank better", (MODEL, "rho"), "retention", low, high)
+    yield from asked("More new classes make all coefficients together rank less well", (MODEL, "rho"), "increment", low, high)
+    yield from asked("More new classes make NIC go less with SIC", ("SIC-NIC", "rho"), "increment", low, high)
+    yield from peak("NIC goes most with SIC with the middle retention", ("SIC-NIC", "rho"))
 
 
 def _between_steps(sample: Sample, earlier: Subset, later: Subset) -> Iterator[Answer]:
@@ -230,7 +223,7 @@ def _between_steps(sample: Sample, earlier: Subset, later: Subset) -> Iterator[A
 
     def asked(claim: str, name: Name, verdict: Callable[..., Verdict], *limit: float) -> Answer:
         found = between_steps(sample, earlier, later, name).estimate
-        return Answer(claim, sample, which, _unit(name), found, verdict(found, *limit))
+        return _told(sample, which, claim, _unit(name), found, verdict, *limit)
 
     yield asked("FG-R grows from step to step", FG_R, above)
     yield asked("FG-HG stays the same from step to step", FG_HG, near, STABLE)
@@ -248,20 +241,20 @@ def _between_data_sets(sample: Sample, against: Sample) -> Iterator[Answer]:
     if (against.dataset, sample.dataset) != PAPER_ORDER:
         return
     claims: tuple[tuple[str, Name, Callable[..., Verdict]], ...] = (
-        ("FG-R is larger on the harder data set", FG_R, above),
-        ("FG-HG is larger on the harder data set", FG_HG, above),
-        ("SIC ranks less well on the harder data set", ("SIC", "rho"), below),
-        ("NIC ranks less well on the harder data set", ("NIC", "rho"), below),
-        ("CIC ranks better on the harder data set", ("CIC", "rho"), above),
-        ("NIC goes less with SIC on the harder data set", ("SIC-NIC", "rho"), below),
-        ("All coefficients together rank less well on the harder data set", (MODEL, "rho"), below),
+        ("FG-R is larger", FG_R, above),
+        ("FG-HG is larger", FG_HG, above),
+        ("SIC ranks less well", ("SIC", "rho"), below),
+        ("NIC ranks less well", ("NIC", "rho"), below),
+        ("CIC ranks better", ("CIC", "rho"), above),
+        ("NIC goes less with SIC", ("SIC-NIC", "rho"), below),
+        ("All coefficients together rank less well", (MODEL, "rho"), below),
     )
     for number in (number for number in sample.numbers if number in against.numbers):
         subset = Subset(number)
         for claim, name, verdict in claims:
             if name in sample.values and name in against.values:
                 found = between_samples(sample, against, subset, name).estimate
-                yield Answer(claim, sample, str(number), _unit(name), found, verdict(found))
+                yield _told(sample, str(number), f"{claim} on the harder data set", _unit(name), found, verdict)
         if all((MODEL, "rho") in one.values for one in (sample, against)):
             gains = [
                 (on_its_scale(one, (MODEL, "rho")) - on_its_scale(one, ("SIC", "rho")))[one.mask(subset)]
@@ -269,7 +262,7 @@ def _between_data_sets(sample: Sample, against: Sample) -> Iterator[Answer]:
             ]
             found = welch(*gains).estimate
             claim = "All coefficients together gain more over SIC on the harder data set"
-            yield Answer(claim, sample, str(number), "difference in z", found, above(found))
+            yield _told(sample, str(number), claim, "difference in z", found, above)
 
 
 def _unit(name: Name) -> str:
@@ -282,9 +275,7 @@ def _weights(sample: Sample, number: int, joint: JointModels) -> Iterator[Answer
     for name in THREE:
         weights = [weights[name] for weights in found if name in weights and not math.isnan(weights[name].value)]
         if weights:
-            verdicts = {above(weight) for weight in weights}
-            verdict: Verdict = "confirmed" if verdicts == {"confirmed"} else "undecided"
-            verdict = "contested" if "contested" in verdicts else verdict
+            verdict = together([above(weight) for weight in weights])
             positive = sum(weight.value > 0 for weight in weights)
             what = f"{positive} of {len(weights)} weights are positive, the smallest is"
             smallest = min(weights, key=lambda weight: weight.value)
@@ -294,9 +285,7 @@ def _weights(sample: Sample, number: int, joint: JointModels) -> Iterator[Answer
 def _effects(collection: Collected, tables: Mapping[str, pd.DataFrame]) -> Iterator[Answer]:
     """Which of retention and increment explains more of a quantity, and whether they matter to how NIC goes with SIC."""
     asked = {
-        "anova_SIC": "Retention decides how well SIC ranks more than the increment does",
-        "anova_CIC": "Retention decides how well CIC ranks more than the increment does",
-        "anova_NIC": "Retention decides how well NIC ranks more than the increment does",
+        **{f"anova_{name}": f"Retention decides how well {name} ranks more than the increment does" for name in THREE},
         "anova_all_coefficients": "Retention decides how well all coefficients together rank more than the increment does",
         "anova_SIC_NIC": "The increment has no significant effect on how NIC goes with SIC",
     }
@@ -335,14 +324,10 @@ def _more_explained(rows: tuple[Mapping[str, float], Mapping[str, float]], level
 
 def _controlled(collection: Collected) -> Iterator[Answer]:
     """Classes of a step share their runs, so intervals over classes are too narrow rather than too wide."""
-    samples = {(sample.benchmark, sample.policy): sample for sample in collection.samples}
     for runs in collection.reruns:
-        rho, counts = runs.correlations()
-        cell = runs.cell
+        (rho, counts), cell = runs.correlations(), runs.cell
         where = f"{cell.step} ({level_text(cell.retention)}, {level_text(cell.increment)})"
-        sample = samples[runs.benchmark, runs.policy]
-        mean = mean_of("rho", rho, counts)
-        yield Answer("With other new classes, SIC of a class rises with NIC", sample, where, "rho", mean, above(mean))
+        told = partial(_told, runs.sample, where)
+        yield told("With other new classes, SIC of a class rises with NIC", "rho", mean_of("rho", rho, counts), above)
         rising = mean_estimate(np.where(np.isnan(rho), np.nan, (rho > 0).astype(float)))
-        claim = "With other new classes, SIC rises with NIC for most classes"
-        yield Answer(claim, sample, where, "share", rising, above(rising, 0.5))
+        yield told("With other new classes, SIC rises with NIC for most classes", "share", rising, above, 0.5)

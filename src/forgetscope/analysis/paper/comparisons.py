@@ -73,7 +73,7 @@ def steadiness(sample: Sample, subset: Subset, name: Name, against: Name) -> Est
 def between_levels(sample: Sample, subset: Subset, factor: str, levels: tuple[str, str], values: Values) -> Difference:
     """The first level of `retention` or `increment` minus the second. Values [S] of one experiment count once in a level, and
     experiments that have both, as in a paired design, are compared with themselves."""
-    own = np.array(getattr(sample, factor))
+    own = np.array([getattr(cell, factor) for cell in sample.cells])
     parts = [_means_by_root(sample, sample.mask(subset) & (own == level), values) for level in levels]
     both = [root for root in parts[0] if root in parts[1]]
     if both:
@@ -92,8 +92,7 @@ def neighbours(sample: Sample) -> Iterator[tuple[Subset, Subset]]:
     """Steps and those that follow, with the same increments in both."""
     for number in sample.numbers[:-1]:
         if number + 1 in sample.numbers:
-            both = tuple(level for level in sample.increments(number) if level in sample.increments(number + 1))
-            yield _restricted(sample, number, both), _restricted(sample, number + 1, both)
+            yield sample.in_common(number, number + 1), sample.in_common(number + 1, number)
 
 
 def comparable(collection: Collected) -> Iterator[tuple[Sample, Sample]]:
@@ -112,12 +111,10 @@ def comparisons(collection: Collected) -> pd.DataFrame:
 def _steps(collection: Collected) -> Iterator[Row]:
     for sample in collection.samples:
         for earlier, later in neighbours(sample):
+            where = {"subset": f"{later} against {earlier}"}
             for name in _known(sample):
-                where = {"benchmark": sample.benchmark, "against": sample.benchmark, "subset": f"{later} against {earlier}"}
-                found = between_steps(sample, earlier, later, name)
-                yield _row("steps", "Welch", sample, name, found) | where
-                found = _paired(sample, earlier, later, name)
-                yield _row("steps", "paired by experiment", sample, name, found) | where
+                yield _row("steps", "Welch", sample, name, between_steps(sample, earlier, later, name), where)
+                yield _row("steps", "paired by experiment", sample, name, _paired(sample, earlier, later, name), where)
 
 
 def _data_sets(collection: Collected) -> Iterator[Row]:
@@ -125,8 +122,7 @@ def _data_sets(collection: Collected) -> Iterator[Row]:
         for subset in sample.subsets:
             for name in _known(sample) if subset in against.subsets else ():
                 found = between_samples(sample, against, subset, name)
-                where = {"benchmark": sample.benchmark, "against": against.benchmark, "subset": str(subset)}
-                yield _row("data sets", "Welch", sample, name, found) | where
+                yield _row("data sets", "Welch", sample, name, found, subset.keys, against.benchmark)
 
 
 def _pairs(collection: Collected) -> Iterator[Row]:
@@ -136,27 +132,24 @@ def _pairs(collection: Collected) -> Iterator[Row]:
             for step in sample.numbers:
                 for increment in sample.increments(step):
                     for low, high in combinations(sample.retentions(step), 2):
-                        parts = [_by_root(sample, GridCell(step, level, increment)) for level in (high, low)]
+                        cells = [GridCell(step, level, increment) for level in (high, low)]
                         where = GridCell(step, f"{high} against {low}", increment).keys
-                        yield from _paired_rows("retentions", sample, sample, parts, where)
+                        yield from _paired_rows("retentions", (sample, sample), cells, where, sample.benchmark)
     for one, other in combinations(collection.samples, 2):
         if one.benchmark == other.benchmark:
             for step in one.numbers:
                 for cell in one.partitions(step):
-                    parts = [_by_root(sample, cell) for sample in (other, one)]
-                    yield from _paired_rows("policies", other, one, parts, cell.keys)
+                    yield from _paired_rows("policies", (other, one), [cell, cell], cell.keys, one.policy)
 
 
-def _paired_rows(comparison: str, sample: Sample, against: Sample, parts: list[dict[str, int]], where: Row) -> Iterator[Row]:
+def _paired_rows(
+    comparison: str, samples: tuple[Sample, Sample], cells: list[GridCell], where: Row, against: str
+) -> Iterator[Row]:
+    parts = [_by_root(sample, cell) for sample, cell in zip(samples, cells, strict=True)]
     roots = [root for root in parts[0] if root in parts[1]]
-    if not roots:
-        return
-    for name in _known(sample):
-        own = on_its_scale(sample, name)[[parts[0][root] for root in roots]]
-        other = on_its_scale(against, name)[[parts[1][root] for root in roots]]
-        row = _row(comparison, "paired", sample, name, paired(own, other))
-        names = {"benchmark": sample.benchmark, "against": against.policy if comparison == "policies" else sample.benchmark}
-        yield row | names | where
+    for name in _known(samples[0]) if roots else ():
+        values = [on_its_scale(s, name)[[part[root] for root in roots]] for s, part in zip(samples, parts, strict=True)]
+        yield _row(comparison, "paired", samples[0], name, paired(*values), where, against)
 
 
 def _by_root(sample: Sample, cell: GridCell) -> dict[str, int]:
@@ -179,14 +172,14 @@ def _known(sample: Sample) -> list[Name]:
     return [name for name in COMPARED if name in sample.values]
 
 
-def _restricted(sample: Sample, number: int, increments: tuple[str, ...]) -> Subset:
-    return Subset(number) if increments == sample.increments(number) else Subset(number, increments)
-
-
-def _row(comparison: str, test: str, sample: Sample, name: Name, found: Difference) -> Row:
+def _row(
+    comparison: str, test: str, sample: Sample, name: Name, found: Difference, where: Row, against: str | None = None
+) -> Row:
+    """against: what the sample is compared with, where that is not of the same benchmark and policy."""
     return {
         **{"comparison": comparison, "test": test, "scale": "z" if name[1].startswith("rho") else "value"},
-        **{"policy": sample.policy, "quantity": name[0], "statistic": name[1], "difference": found.estimate.value},
+        **{"benchmark": sample.benchmark, "against": against or sample.benchmark, "policy": sample.policy},
+        **{"quantity": name[0], "statistic": name[1], "difference": found.estimate.value},
         **{"low": found.estimate.low, "high": found.estimate.high, "p": found.p, "n": found.estimate.n},
-        **{"simulated": sample.simulated is not None, "rehearsal_pct": "", "class_pct": ""},
+        **{"simulated": sample.simulated is not None, "rehearsal_pct": "", "class_pct": "", **where},
     }

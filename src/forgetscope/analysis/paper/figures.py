@@ -46,7 +46,8 @@ def figures(collection: Collected) -> dict[str, pd.DataFrame]:
     for sample in collection.samples:
         for step in sample.numbers:
             rows.setdefault(swarm_figure(sample.dataset, step).label, []).extend(_swarms(sample, step))
-        rows.setdefault(course_figure(sample.dataset).label, []).extend(_course(sample))
+        for subset in sample.subsets:
+            rows.setdefault(course_figure(sample.dataset).label, []).extend(_course(sample, subset))
     return {
         label: pd.DataFrame(rows.get(label, []), columns=list(COLUMNS[exhibit.kind]))
         for label, exhibit in figure_exhibits(collection).items()
@@ -76,8 +77,7 @@ def boxes(control: pd.DataFrame) -> pd.DataFrame:
         rho = np.sort(group["rho"].to_numpy(np.float64))
         low, median, high = np.quantile(rho, (0.25, 0.5, 0.75))
         within = rho[(rho >= low - 1.5 * (high - low)) & (rho <= high + 1.5 * (high - low))]
-        numbers = (within[0], low, median, high, within[-1], len(rho))
-        rows.append(dict(zip(BOXES, (*key, *numbers), strict=True)))
+        rows.append((*key, within[0], low, median, high, within[-1], len(rho)))
     return pd.DataFrame(rows, columns=list(BOXES))
 
 
@@ -86,9 +86,7 @@ def over_time(collection: Collected, joint: JointModels, read: Callable[[str], V
     rows: list[Row] = []
     for sample in collection.samples:
         for subset in sample.subsets:
-            cells = [
-                cell for cell in sample.partitions(subset.step) if not subset.increments or cell.increment in subset.increments
-            ]
+            cells = filter(subset.holds, sample.partitions(subset.step))
             found = [(sample.ranked[sample.mask(cell)], joint.course(sample, cell, read)) for cell in cells]
             known = [(ranked, course) for ranked, course in found if course is not None]
             if not known:
@@ -117,15 +115,9 @@ def _swarms(sample: Sample, step: int) -> Iterator[Row]:
                 yield where | {"swarm": swarm, "step_id": measured.facts.id, "class_id": class_id, "forgetting": fg}
 
 
-def _course(sample: Sample) -> Iterator[Row]:
-    for subset in sample.subsets:
-        yield from _course_of(sample, subset)
-
-
-def _course_of(sample: Sample, subset: Subset) -> Iterator[Row]:
-    chosen = np.flatnonzero(sample.mask(subset))
-    chosen = chosen[[len(sample.steps[i].course) > 0 for i in chosen]] if len(chosen) else chosen
-    if not len(chosen):
+def _course(sample: Sample, subset: Subset) -> Iterator[Row]:
+    chosen = [i for i in np.flatnonzero(sample.mask(subset)) if len(sample.steps[i].course)]
+    if not chosen:
         return
     courses = np.stack([sample.steps[i].course for i in chosen])  # [S, probes, associations]
     for i, asked in enumerate(ASSOCIATIONS):
@@ -144,6 +136,6 @@ def _curve(where: Row, quantity: str, statistic: str, strengths: Values, ranked:
 def _control(collection: Collected) -> Iterator[Row]:
     for runs in collection.reruns:
         rho, counts = runs.correlations()
-        where = {"benchmark": runs.benchmark, "policy": runs.policy, **runs.cell.keys}
+        where = runs.sample.where(runs.cell)
         for class_id, value, n in zip(runs.runs[0].class_ids.tolist(), rho.tolist(), counts.tolist(), strict=True):
             yield where | {"class_id": class_id, "rho": value, "runs": n}

@@ -49,6 +49,11 @@ class JointModels:
                     self._add(sample, cell, found)
                 self.progress("partitions fitted", done, len(cells))
 
+    def predictions(self, sample: Sample, i: int) -> Values:
+        """[shares, C] for a step by the others of its partition; [0, C] where these are too few, or nothing was fitted."""
+        held_out = self.held_out.get((sample.benchmark, sample.policy))
+        return held_out[i] if held_out else np.empty((0, len(sample.steps[i].ranked)))
+
     def weights(self, sample: Sample, cell: GridCell) -> dict[str, Estimate]:
         """Standardised fixed effects in a partition with Wald intervals; n counts its steps. Empty where there are too few."""
         steps = _steps(sample, cell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -55,14 +55,11 @@ def _set(value: object) -> str:
 
 
 def _beside(label: str, frame: pd.DataFrame, same: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    rows: Iterable[Row] = (
-        _compared(row, _printed().get((label, *(str(key) for key in _key(row, same))))) for row in records(frame)
-    )
-    return pd.DataFrame(list(rows), columns=list(COLUMNS), index=frame.index)
-
-
-def _key(row: Row, same: Mapping[tuple[str, str], str]) -> list[str]:
-    return [same.get((row["benchmark"], row["policy"]), ""), *(row[name] for name in KEYS[1:])]
+    rows = []
+    for row in records(frame):
+        key = (label, same.get((row["benchmark"], row["policy"]), ""), *(str(row[name]) for name in KEYS[1:]))
+        rows.append(_compared(row, _printed().get(key)))
+    return pd.DataFrame(rows, columns=list(COLUMNS), index=frame.index)
 
 
 def _compared(ours: Row, printed: Row | None) -> Row:
@@ -71,12 +68,8 @@ def _compared(ours: Row, printed: Row | None) -> Row:
     name = "eta2p" if ours["statistic"] == "anova" else "mean"
     both = overlap((ours["mean_lo"], ours["mean_hi"]), (printed["mean_lo"], printed["mean_hi"]))
     return {
-        "paper": printed[name],
-        "paper_lo": printed["mean_lo"],
-        "paper_hi": printed["mean_hi"],
-        "paper_sd": printed["sd"],
-        "paper_p": printed["p"],
-        "difference": ours[name] - printed[name],
+        **{"paper": printed[name], "paper_lo": printed["mean_lo"], "paper_hi": printed["mean_hi"]},
+        **{"paper_sd": printed["sd"], "paper_p": printed["p"], "difference": ours[name] - printed[name]},
         "overlap": {True: "yes", False: "no", None: ""}[both],
     }
 

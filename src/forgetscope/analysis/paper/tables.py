@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,10 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.exhibits import MODEL, TABLES, Column, Exhibit
-from forgetscope.analysis.inputs.samples import POOLED, Collected, GridCell, Omitted, Sample, Subset
-from forgetscope.analysis.paper.factors import FACTORS, two_way
+from forgetscope.analysis.inputs.samples import POOLED, Collected, GridCell, Mask, Omitted, Sample, Subset, size_of_level
 from forgetscope.analysis.paper.joint_model import JointModels
-from forgetscope.analysis.statistics.anova import Coding, benjamini_hochberg, holm
+from forgetscope.analysis.statistics.anova import Coding, Effect, anova, benjamini_hochberg, holm
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.analysis.statistics.pooling import Spreads, mean_of, spread_of
 
@@ -26,6 +26,7 @@ NUMBERS = ("mean", "mean_lo", "mean_hi", "sd", "sd_lo", "sd_hi", "F", "p", "eta2
 ADDED = ("p_holm", "p_fdr", "n", "coding", "reason", "policy", "simulated", *Omitted.__dataclass_fields__)
 COLUMNS = ("table", *KEYS, *NUMBERS, *ADDED)
 COUNTS = ("n", *Omitted.__dataclass_fields__)
+FACTORS = ("rehearsal", "classes", "interaction")  # of retention and increment, as the paper's data call them
 TEXTS = ("table", *KEYS, "coding", "reason", "policy")
 
 
@@ -102,7 +103,7 @@ class Tabulation:
             values = sample.values[column.quantity, "rho"][mask] - sample.values[column.quantity, "rho_p"][mask]
         else:
             values = sample.values[column.name][mask]
-        effects = two_way(sample, mask, values, self.coding)
+        effects = _two_way(sample, mask, values, self.coding)
         response = column.quantity if column.statistic == "value" else column.statistic
         known = int(np.isfinite(values).sum())
         for factor in FACTORS:
@@ -118,8 +119,7 @@ class Tabulation:
             mean, known = mean_of("rho", rho, counts), rho[~np.isnan(rho)]
             numbers = {"mean": mean.value, "sd": spread_of(known), "n": len(known)}
             left_out = asdict(Omitted(diverged=runs.missing, no_value=len(rho) - len(known)))
-            about = {"policy": runs.policy, "simulated": runs.simulated}
-            yield _keys(runs.benchmark, runs.cell, column) | numbers | about | left_out
+            yield _keys(runs.sample, runs.cell, column) | numbers | left_out
 
 
 def tidy(label: str, rows: Iterable[Row]) -> pd.DataFrame:
@@ -153,11 +153,25 @@ def estimate_of(row: Row, of: str) -> Estimate:
     return Estimate(float(row[of]), float(row.get(low, np.nan)), float(row.get(high, np.nan)), int(row["n"]))
 
 
+def _two_way(sample: Sample, mask: Mask, values: Values, coding: Coding) -> dict[str, Effect]:
+    """What retention and increment do to values [S of the mask], by factor; clustered by experiment where steps share one.
+
+    A factor with one level has no effect to test."""
+    chosen = np.flatnonzero(mask)
+    # The lowest level is the reference of treatment coding, so levels are ordered as numbers; budgets follow percentages.
+    sizes = [(size_of_level(sample.cells[i].retention), size_of_level(sample.cells[i].increment)) for i in chosen]
+    levels = np.array([[1e6 * counted + size for counted, size in pair] for pair in sizes]).reshape(-1, 2)
+    clusters = [sample.root[i] for i in chosen] if sample.paired else None
+    effects = anova(values, levels[:, 0], levels[:, 1], coding=coding, clusters=clusters, names=FACTORS)
+    nothing = Effect(math.nan, 0, 0, math.nan, math.nan, "a factor has one level")
+    return {factor: effects.get(factor, nothing) for factor in FACTORS}
+
+
 def _row(sample: Sample, part: Subset | GridCell, column: Column, n: int, **numbers: float) -> Row:
     left_out = asdict(sample.omitted(part, n))
-    common = {"n": n, "policy": sample.policy, "simulated": sample.simulated is not None}
-    return _keys(sample.benchmark, part, column) | numbers | common | left_out
+    return _keys(sample, part, column) | numbers | {"n": n} | left_out
 
 
-def _keys(benchmark: str, part: Subset | GridCell, column: Column) -> Row:
-    return {"benchmark": benchmark, **part.keys, "quantity": column.quantity, "statistic": column.statistic}
+def _keys(sample: Sample, part: Subset | GridCell, column: Column) -> Row:
+    keys = {"quantity": column.quantity, "statistic": column.statistic, "simulated": sample.simulated is not None}
+    return sample.where(part) | keys

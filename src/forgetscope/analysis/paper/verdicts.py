@@ -8,7 +8,7 @@ Intervals are not corrected for the number of claims.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,21 +37,25 @@ class Answer:
 
 
 def above(estimate: Estimate, limit: float = 0.0) -> Verdict:
-    if estimate.low > limit:
-        return "confirmed"
-    return "contested" if estimate.high < limit else "undecided"
+    return _decided(estimate.low > limit, estimate.high < limit)
 
 
 def below(estimate: Estimate, limit: float = 0.0) -> Verdict:
-    if estimate.high < limit:
-        return "confirmed"
-    return "contested" if estimate.low > limit else "undecided"
+    return _decided(estimate.high < limit, estimate.low > limit)
 
 
 def near(estimate: Estimate, margin: float) -> Verdict:
-    if estimate.low > -margin and estimate.high < margin:
-        return "confirmed"
-    return "contested" if estimate.low > margin or estimate.high < -margin else "undecided"
+    inside = estimate.low > -margin and estimate.high < margin
+    return _decided(inside, estimate.low > margin or estimate.high < -margin)
+
+
+def together(verdicts: Collection[Verdict]) -> Verdict:
+    """Over several places."""
+    return _decided(all(verdict == "confirmed" for verdict in verdicts), "contested" in verdicts)
+
+
+def _decided(confirmed: bool, contested: bool) -> Verdict:
+    return "confirmed" if confirmed else "contested" if contested else "undecided"
 
 
 def claim_frames(found: Iterable[Answer]) -> dict[str, pd.DataFrame]:
@@ -61,8 +65,7 @@ def claim_frames(found: Iterable[Answer]) -> dict[str, pd.DataFrame]:
         groups.setdefault(answer.claim, []).append(answer)
         estimate, sample = answer.estimate, answer.sample
         row = (answer.claim, sample.benchmark, sample.policy, answer.subset, answer.verdict, answer.what)
-        numbers = (estimate.value, estimate.low, estimate.high, estimate.n, sample.simulated is not None)
-        detail.append(dict(zip(DETAIL, (*row, *numbers), strict=True)))
+        detail.append((*row, estimate.value, estimate.low, estimate.high, estimate.n, sample.simulated is not None))
     summary = [_summary(claim, members) for claim, members in groups.items()]
     return {
         "claims": pd.DataFrame(summary, columns=list(SUMMARY)),
@@ -72,9 +75,8 @@ def claim_frames(found: Iterable[Answer]) -> dict[str, pd.DataFrame]:
 
 def _summary(claim: str, members: list[Answer]) -> Row:
     counts = {word: sum(answer.verdict == word for answer in members) for word in ("confirmed", "contested", "undecided")}
-    verdict = "contested" if counts["contested"] else "undecided" if counts["undecided"] else "confirmed"
-    numbers = "; ".join(_place(answer) for answer in members)
-    sentence = f"{claim}: {verdict} ({numbers})."
+    verdict = together([answer.verdict for answer in members])
+    sentence = f"{claim}: {verdict} ({'; '.join(map(_place, members))})."
     return {"claim": claim, "verdict": verdict, "sentence": sentence, "asked": len(members), **counts}
 
 

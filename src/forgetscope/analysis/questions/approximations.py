@@ -148,9 +148,7 @@ def _contrasts(group: Sequence[_Step]) -> Iterator[Contrast]:
         for coefficient in coefficients if steps else ():
             both = [_two_forms(step, form, coefficient) for step in steps]
             ranked = [len(step.class_ids) for step in steps]
-            usual, other = (
-                [spearman(pair[side], step.forgetting) for pair, step in zip(both, steps, strict=True)] for side in (0, 1)
-            )
+            usual, other = (_rankings(steps, forms) for forms in zip(*both, strict=True))
             yield Contrast(
                 coefficient=MEASURES[coefficient],
                 form=form,
@@ -177,13 +175,11 @@ def _thinnings(group: Sequence[_Step]) -> Iterator[Thinning]:
     for coefficient in COEFFICIENTS if steps else ():
         every = [step.terms(step.extra[EVERY_ITERATION], coefficient)[1] for step in steps]
         ranked = [len(step.class_ids) for step in steps]
-        full = [spearman(terms.sum(axis=0), step.forgetting) for terms, step in zip(every, steps, strict=True)]
-        for spacing in spacings(len(every[0]), steps[0].stored.spec.training.epochs):
-            chosen = [
-                terms[spacings(len(terms), step.stored.spec.training.epochs)[spacing]]
-                for terms, step in zip(every, steps, strict=True)
-            ]
-            rho = [spearman(terms.sum(axis=0), step.forgetting) for terms, step in zip(chosen, steps, strict=True)]
+        full = _rankings(steps, [terms.sum(axis=0) for terms in every])
+        ways = [spacings(len(t), step.stored.spec.training.epochs) for t, step in zip(every, steps, strict=True)]
+        for spacing in ways[0]:
+            chosen = [terms[way[spacing]] for terms, way in zip(every, ways, strict=True)]
+            rho = _rankings(steps, [terms.sum(axis=0) for terms in chosen])
             pairs = [(some.mean(axis=0), terms.mean(axis=0)) for some, terms in zip(chosen, every, strict=True)]
             yield Thinning(
                 coefficient=MEASURES[coefficient],
@@ -194,6 +190,11 @@ def _thinnings(group: Sequence[_Step]) -> Iterator[Thinning]:
                 rho=correlation_estimate(rho, ranked),
                 difference=paired_correlations(rho, full, ranked),
             )
+
+
+def _rankings(steps: Sequence[_Step], forms: Sequence[Values]) -> list[float]:
+    """How well a form of a coefficient ranks the past classes of each step by forgetting."""
+    return [spearman(form, step.forgetting) for form, step in zip(forms, steps, strict=True)]
 
 
 def spacings(iterations: int, epochs: int) -> dict[str, NDArray[np.int64]]:

@@ -72,12 +72,11 @@ def calibration(collection: Collected, joint: JointModels) -> pd.DataFrame:
 
 
 def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Row]:
-    chosen = [i for i in np.flatnonzero(sample.mask(subset)) if len(sample.steps[i].ranked)]
+    chosen = [i for i in np.flatnonzero(sample.mask(subset)).tolist() if len(sample.steps[i].ranked)]
     if not chosen:
         return
     predictors = (MODEL, *THREE)
-    held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
-    scores = [_scores(sample.steps[i], held_out[i] if held_out else np.empty(0)) for i in chosen]
+    scores = [_scores(sample.steps[i], joint.predictions(sample, i)) for i in chosen]
     roots = [sample.root[i] for i in chosen]
     for group, part in GROUPS.items():
         found = _measured(scores, [sample.steps[i].ranked for i in chosen], part)
@@ -95,9 +94,8 @@ def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Ro
 
 def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModels) -> Iterator[Row]:
     step = sample.steps[i]
-    held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
-    modelled = bool(held_out) and len(held_out[i]) > 0
-    scores = held_out[i] if modelled else step.early[:, THREE.index("SIC")]
+    held_out = joint.predictions(sample, i)
+    scores = held_out if len(held_out) else step.early[:, THREE.index("SIC")]
     classes = len(step.ranked)
     k = max(1, round(GROUPS["most forgotten quarter"] * classes))
     if k >= classes:
@@ -113,7 +111,7 @@ def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModel
         for c, id in enumerate(step.class_ids[step.complete].tolist()):
             yield {
                 **where,
-                **{"share": share, "moment": moment(share, probes), "predictor": MODEL if modelled else "SIC"},
+                **{"share": share, "moment": moment(share, probes), "predictor": MODEL if len(held_out) else "SIC"},
                 **{"class_id": id, "score": float(score[c])},
                 **{"forgetting": float(step.ranked[c]), "flagged": bool(chosen[c]), "hit": bool(hits[c])},
             }
@@ -142,11 +140,10 @@ def _measured(scores: list[Values], truths: list[Values], part: float) -> Values
 
 
 def _calibrated(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Row]:
-    held_out = joint.held_out.get((sample.benchmark, sample.policy), [])
-    chosen = [i for i in np.flatnonzero(sample.mask(subset)).tolist() if held_out and len(held_out[i])]
+    chosen = [i for i in np.flatnonzero(sample.mask(subset)).tolist() if len(joint.predictions(sample, i))]
     if not chosen:
         return
-    predicted = np.concatenate([held_out[i][-1] for i in chosen])
+    predicted = np.concatenate([joint.predictions(sample, i)[-1] for i in chosen])
     observed = np.concatenate([sample.steps[i].ranked for i in chosen])
     roots = np.repeat([sample.root[i] for i in chosen], [len(sample.steps[i].ranked) for i in chosen])
     known = np.isfinite(predicted)

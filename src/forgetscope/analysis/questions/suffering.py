@@ -33,7 +33,7 @@ def _names(sample: Sample, store: Store) -> dict[int, str]:
     return names
 
 
-def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[dict[str, Any]]:
+def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[tuple[Any, ...]]:
     values: dict[int, list[float]] = {}
     for i in np.flatnonzero(sample.mask(Subset(number))):
         step = sample.steps[i]
@@ -42,5 +42,4 @@ def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[dict[st
     found = [(id, mean_estimate(forgetting)) for id, forgetting in values.items()]
     found.sort(key=lambda pair: (-pair[1].value if pair[1].n else np.inf, pair[0]))
     where, simulated = sample.where(Subset(number)).values(), sample.simulated is not None
-    rows = [(*where, id, names[id], mean.value, mean.low, mean.high, mean.n, simulated) for id, mean in found]
-    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    return [(*where, id, names[id], mean.value, mean.low, mean.high, mean.n, simulated) for id, mean in found]

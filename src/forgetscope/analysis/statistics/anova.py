@@ -22,26 +22,12 @@ Coding = Literal["sum", "treatment"]
 class Effect:
     """One test. NaN with a reason where it cannot be made."""
 
-    name: str
     f: float
     df1: int
     df2: int
     p: float
     partial_eta_squared: float
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class Anova:
-    """Tests of the first factor, the second, and their interaction; a factor with one level has none."""
-
-    effects: tuple[Effect, ...]
-    n: int
-    coding: Coding
-    clusters: int | None  # how many, if the covariance is by clusters
-
-    def __getitem__(self, name: str) -> Effect:
-        return next(effect for effect in self.effects if effect.name == name)
 
 
 def anova(
@@ -51,9 +37,10 @@ def anova(
     *,
     coding: Coding = "sum",
     clusters: ArrayLike | None = None,
-    names: tuple[str, str] = ("retention", "increment"),
-) -> Anova:
-    """Wald F tests of type III. Rows whose value is NaN are left out.
+    names: tuple[str, str, str] = ("retention", "increment", "interaction"),
+) -> dict[str, Effect]:
+    """Wald F tests of type III, of the first factor, the second, and their interaction, by name; a factor with one level has
+    none. Rows whose value is NaN are left out.
 
     coding: "sum" tests main effects, unweighted over the other factor's levels; "treatment", the paper's, tests the effect of
     one factor at the first level of the other. Interactions are the same. clusters: rows that share one are not independent,
@@ -76,9 +63,8 @@ def anova(
         means = np.bincount(cell, weights=value, minlength=cells) / counts
         error = value - means[cell]
         covariance = _hc3(error, cell, counts) if groups is None else _clustered(error, cell, counts, groups)
-    contrasts = _contrasts(names, shape, coding)
-    effects = tuple(_test(name, contrast, means, covariance, df2, reason) for name, contrast in contrasts.items())
-    return Anova(effects, len(value), coding, number)
+    contrasts = zip(names, _contrasts(shape, coding), strict=True)
+    return {name: _test(contrast, means, covariance, df2, reason) for name, contrast in contrasts if len(contrast)}
 
 
 def holm(p: ArrayLike) -> Array:
@@ -131,19 +117,15 @@ def _clustered(error: Array, cell: NDArray[np.int64], counts: NDArray[np.int64],
     return covariance
 
 
-def _contrasts(names: tuple[str, str], shape: tuple[int, int], coding: Coding) -> dict[str, Array]:
-    """[df1, cells] of every effect whose factors have more than one level."""
+def _contrasts(shape: tuple[int, int], coding: Coding) -> list[Array]:
+    """[df1, cells] of every effect; df1 is 0 where a factor has one level."""
     differences = [np.eye(k)[1:] - np.eye(k)[:1] for k in shape]
     overall = [np.full((1, k), 1 / max(k, 1)) if coding == "sum" else np.eye(k)[:1] for k in shape]
-    found = {
-        names[0]: np.kron(differences[0], overall[1]),
-        names[1]: np.kron(overall[0], differences[1]),
-        f"{names[0]}:{names[1]}": np.kron(differences[0], differences[1]),
-    }
-    return {name: contrast for name, contrast in found.items() if len(contrast)}
+    pairs = (differences[0], overall[1]), (overall[0], differences[1]), differences
+    return [np.kron(*pair) for pair in pairs]
 
 
-def _test(name: str, contrast: Array, means: Array, covariance: Array, df2: int, reason: str) -> Effect:
+def _test(contrast: Array, means: Array, covariance: Array, df2: int, reason: str) -> Effect:
     df1 = len(contrast)
     if not reason:
         spread = contrast @ covariance @ contrast.T
@@ -151,12 +133,7 @@ def _test(name: str, contrast: Array, means: Array, covariance: Array, df2: int,
         if not (scale > 0).all() or np.linalg.matrix_rank(spread / np.outer(scale, scale), tol=1e-10, hermitian=True) < df1:
             reason = "no variation within cells" if not covariance.any() else "too little variation to tell the levels apart"
     if reason:
-        return Effect(name, math.nan, df1, df2, math.nan, math.nan, reason)
+        return Effect(math.nan, df1, df2, math.nan, math.nan, reason)
     shift = contrast @ means
     f = float(shift @ np.linalg.solve(spread, shift)) / df1
-    return Effect(name, f, df1, df2, float(fdtrc(df1, df2, f)), partial_eta_squared(f, df1, df2))
-
-
-def partial_eta_squared(f: float, df1: int, df2: int) -> float:
-    """F df1 / (F df1 + df2)."""
-    return f * df1 / (f * df1 + df2)
+    return Effect(f, df1, df2, float(fdtrc(df1, df2, f)), f * df1 / (f * df1 + df2))

@@ -1,6 +1,6 @@
 """Bootstrap intervals: bias-corrected and accelerated (BCa; Efron 1987), as scipy defines them, a million resamples at a time.
 
-A mean and a standard deviation need only how often a resample holds each value. So samples of equal size share their resamples:
+A standard deviation needs only how often a resample holds each value. So samples of equal size share their resamples:
 a matrix of counts times the values and their squares gives all of them, in memory that does not grow with their number.
 """
 
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +21,6 @@ from forgetscope.randomness import Streams
 from forgetscope.threads import available_cores
 
 Array = NDArray[np.float64]
-Statistic = Literal["mean", "sd"]
 
 CONFIDENCE = 0.95
 RESAMPLES = 1_000_000
@@ -31,21 +29,19 @@ CHUNK = 1 << 18  # drawn values at a time and thread; decides which stream draws
 TIE = 1e-12  # a resample this close to the sample, in standard deviations, has its value: sums in another order are no other
 
 
-def bca(
+def sd_bca(
     samples: ArrayLike,
-    statistic: Statistic,
     *,
-    confidence: float = CONFIDENCE,
     resamples: int = RESAMPLES,
     seed: int = 0,
     indices: ArrayLike | None = None,
     threads: int | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> Array:
-    """[..., 2]: low and high ends for the means or population standard deviations (ddof 0) of samples [..., n].
+    """[..., 2]: low and high ends for the population standard deviations (ddof 0) of samples [..., n].
 
-    NaN, as in scipy and without a warning, where a sample is constant, has fewer than two values (for a standard deviation:
-    three) or holds NaN. Equal seeds give equal resamples, whatever the number of threads; all samples of a size share them.
+    NaN, as in scipy and without a warning, where a sample is constant, has fewer than three values or holds NaN.
+    Equal seeds give equal resamples, whatever the number of threads; all samples of a size share them.
     indices: [resamples, n], resamples that were drawn elsewhere. tick: called about as often as `ticks` says."""
     values = np.asarray(samples, np.float64)
     n = values.shape[-1]
@@ -55,30 +51,27 @@ def bca(
         raise InputError(f"indices has the shape {drawn.shape}; samples of {n} values need [resamples, {n}].")
     count = resamples if drawn is None else len(drawn)
     ends = np.full((len(flat), 2), np.nan)
-    if n >= (2 if statistic == "mean" else 3):
+    if n >= 3:
         location = flat.mean(axis=1)
         scale = flat.std(axis=1)
         known = np.flatnonzero(np.isfinite(scale) & (np.ptp(flat, axis=1) > 0) & (scale > 1e-13 * np.abs(location)))
-        # Both statistics follow shift and scale: in standard units rounding is the same for all.
+        # The statistic follows shift and scale: in standard units rounding is the same for all.
         standard = (flat[known] - location[known, None]) / scale[known, None]
         size = max(1, BLOCK // count)
         # BLAS' own threads and those of the pool would fight for the cores.
         with ThreadPoolExecutor(threads or available_cores()) as pool, threadpool_limits(1, user_api="blas"):
             for start in range(0, len(known), size):
                 part = standard[start : start + size]
-                distribution = _distribution(part, statistic, count, seed, drawn, pool, tick)
-                value = np.zeros(len(part)) if statistic == "mean" else np.ones(len(part))
-                left_out = _jackknife(part, statistic)
-                found = pool.map(_ends, distribution, value, left_out, itertools.repeat(confidence))
+                distribution = _distribution(part, count, seed, drawn, pool, tick)
+                found = pool.map(_ends, distribution, itertools.repeat(1.0), _jackknife(part))
                 chosen = known[start : start + size]
-                shift = location[chosen] if statistic == "mean" else np.zeros(len(part))
-                ends[chosen] = np.array(list(found)) * scale[chosen, None] + shift[:, None]
+                ends[chosen] = np.array(list(found)) * scale[chosen, None]
                 del distribution, found  # before the next takes as much again
     return ends.reshape(*values.shape[:-1], 2)
 
 
 def ticks(samples: int, n: int, resamples: int) -> int:
-    """How much work `bca` has with so many samples of n values, in calls of its `tick`."""
+    """How much work `sd_bca` has with so many samples of n values, in calls of its `tick`."""
     return -(-samples // max(1, BLOCK // resamples)) * _chunks(n, resamples)
 
 
@@ -86,9 +79,7 @@ def cluster_bca(
     sums: ArrayLike,
     statistic: Callable[[Array], Array],
     *,
-    confidence: float = CONFIDENCE,
     resamples: int = 5_000,
-    seed: int = 0,
 ) -> Array:
     """[..., 2]: BCa intervals for statistics of rows that come in clusters, such as the classes of one experiment.
 
@@ -100,12 +91,13 @@ def cluster_bca(
     value = statistic(total)[0]
     ends = np.full((value.size, 2), np.nan)
     if n > 1:
-        drawn = np.concatenate([counts @ parts for _, counts in _counts(n, resamples, seed)])
+        counted = (_count(n, resamples, 0, None, chunk)[1] for chunk in range(_chunks(n, resamples)))
+        drawn = np.concatenate([counts @ parts for counts in counted])
         distributions, left_out = statistic(drawn).reshape(resamples, -1).T, statistic(total - parts).reshape(n, -1).T
         for column, (distribution, own, without) in enumerate(zip(distributions, value.ravel(), left_out, strict=True)):
             known = distribution[~np.isnan(distribution)]
             tie = TIE * float(np.abs(known).max(initial=1e-300))
-            ends[column] = _ends(known, own, without, confidence, tie)
+            ends[column] = _ends(known, own, without, tie)
     return ends.reshape(*value.shape, 2)
 
 
@@ -113,9 +105,7 @@ def cluster_mean_bca(
     values: ArrayLike,
     clusters: ArrayLike,
     *,
-    confidence: float = CONFIDENCE,
     resamples: int = 100_000,
-    seed: int = 0,
 ) -> Array:
     """[..., 2]: `cluster_bca` of means over values [rows, ...]: clusters count by their rows. Rows with NaN are left out."""
     value = np.asarray(values, np.float64)
@@ -130,16 +120,13 @@ def cluster_mean_bca(
             middle = known.mean(axis=0)  # sums around it lose no digits
             sums = np.zeros((int(label.max()) + 1, len(columns) + 1))
             np.add.at(sums, label, np.column_stack([known - middle, np.ones(len(known))]))
-            found = cluster_bca(
-                sums, lambda total: total[:, :-1] / total[:, -1:], confidence=confidence, resamples=resamples, seed=seed
-            )
+            found = cluster_bca(sums, lambda total: total[:, :-1] / total[:, -1:], resamples=resamples)
             ends[columns] = found + middle[:, None]
     return ends.reshape(*value.shape[1:], 2)
 
 
 def _distribution(
     standard: Array,
-    statistic: Statistic,
     resamples: int,
     seed: int,
     drawn: NDArray[np.int64] | None,
@@ -149,18 +136,14 @@ def _distribution(
     """[samples, resamples]."""
     samples, n = standard.shape
     out = np.empty((samples, resamples))
-    columns = (np.concatenate([standard, standard**2]) if statistic == "sd" else standard) / n
+    columns = np.concatenate([standard, standard**2]) / n
 
     def fill(chunk: int) -> None:
         rows, counts = _count(n, resamples, seed, drawn, chunk)
-        own = out[:, rows]
-        if statistic == "mean":
-            np.matmul(columns, counts.T, out=own)
-        else:
-            sums = columns @ counts.T
-            np.square(sums[:samples], out=own)
-            np.subtract(sums[samples:], own, out=own)
-            np.sqrt(np.maximum(own, 0, out=own), out=own)
+        own, sums = out[:, rows], columns @ counts.T
+        np.square(sums[:samples], out=own)
+        np.subtract(sums[samples:], own, out=own)
+        np.sqrt(np.maximum(own, 0, out=own), out=own)
 
     for _ in pool.map(fill, range(_chunks(n, resamples))):
         tick()
@@ -186,22 +169,15 @@ def _count(n: int, resamples: int, seed: int, drawn: NDArray[np.int64] | None, c
     return rows, np.bincount(picked.ravel(), minlength=count * n).reshape(count, n).astype(np.float64)
 
 
-def _counts(n: int, resamples: int, seed: int) -> Iterable[tuple[slice, Array]]:
-    return (_count(n, resamples, seed, None, chunk) for chunk in range(_chunks(n, resamples)))
-
-
-def _jackknife(standard: Array, statistic: Statistic) -> Array:
-    """[samples, n]: the statistic without each value, for samples of mean 0 and standard deviation 1."""
+def _jackknife(standard: Array) -> Array:
+    """[samples, n]: the standard deviation without each value, for samples of mean 0 and standard deviation 1."""
     n = standard.shape[1]
-    first: Array = -standard / (n - 1)
-    if statistic == "mean":
-        return first
-    second: Array = (n - standard**2) / (n - 1)
-    spread: Array = np.sqrt(np.maximum(second - first**2, 0))
+    mean, square = -standard / (n - 1), (n - standard**2) / (n - 1)
+    spread: Array = np.sqrt(np.maximum(square - mean**2, 0))
     return spread
 
 
-def _ends(distribution: Array, value: float, left_out: Array, confidence: float, tie: float = TIE) -> tuple[float, float]:
+def _ends(distribution: Array, value: float, left_out: Array, tie: float = TIE) -> tuple[float, float]:
     """The percentiles of a bootstrap distribution that BCa chooses (Efron and Tibshirani 1993, 14.3 and 15.4)."""
     change = left_out.mean() - left_out  # U_i but for a factor that cancels
     squares = float(np.sum(change**2))
@@ -211,7 +187,7 @@ def _ends(distribution: Array, value: float, left_out: Array, confidence: float,
         return np.nan, np.nan
     bias = ndtri(share)
     acceleration = float(np.sum(change**3)) / (6 * squares**1.5)
-    tail = ndtri([(1 - confidence) / 2, (1 + confidence) / 2]) + bias
+    tail = ndtri([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) + bias
     level = ndtr(bias + tail / (1 - acceleration * tail))
     return _quantile(distribution, level[0]), _quantile(distribution, level[1])
 

@@ -54,9 +54,9 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 def mean_estimate(values: ArrayLike) -> Estimate:
     """Plain mean with a Student t interval; NaN values are left out."""
     known = known_values(values)
-    value = float(known.mean()) if len(known) else math.nan
-    margin = _margin(known)
-    return Estimate(value, value - margin, value + margin, len(known))
+    n, value = len(known), float(known.mean()) if len(known) else math.nan
+    margin = t_quantile(n - 1) * float(known.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    return Estimate(value, value - margin, value + margin, n)
 
 
 def correlation_estimate(correlations: ArrayLike, classes: int | Sequence[int]) -> Estimate:
@@ -86,7 +86,6 @@ def sd_estimates(
     samples: Sequence[ArrayLike],
     *,
     resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Estimate]:
     """Population standard deviations (ddof 0) with BCa intervals; NaN values are left out.
@@ -101,7 +100,7 @@ def sd_estimates(
     done, total = itertools.count(1), sum(bootstrap.ticks(len(chosen), n, resamples) for n, chosen in alike.items())
     for chosen in alike.values():
         stacked = np.stack([known[i] for i in chosen])
-        ends[chosen] = bootstrap.bca(stacked, "sd", resamples=resamples, seed=seed, tick=lambda: progress(next(done), total))
+        ends[chosen] = bootstrap.sd_bca(stacked, resamples=resamples, tick=lambda: progress(next(done), total))
     values = [float(sample.std()) if len(sample) else math.nan for sample in known]
     return [
         Estimate(value, float(low), float(high), len(sample))
@@ -128,12 +127,6 @@ def needed_samples(values: ArrayLike, half_width: float) -> int | None:
     while reach(enough) > half_width:
         enough *= 2
     return enough // 2 + 1 + bisect.bisect_left(range(enough // 2 + 1, enough), True, key=lambda n: reach(n) <= half_width)
-
-
-def _margin(known: NDArray[np.float64]) -> float:
-    if len(known) < 2:
-        return math.nan
-    return t_quantile(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
 
 
 def t_quantile(freedom: float) -> float:

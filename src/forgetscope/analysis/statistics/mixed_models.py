@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from forgetscope.analysis.statistics.restricted_likelihood import LEFT, Groups, Maximum, maximise, start_near
+from forgetscope.analysis.statistics.restricted_likelihood import LEFT, Batch, Groups, Maximum, maximise, start_near
 from forgetscope.errors import InputError
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ STARTS = (1.0, 10.0, 0.2)  # sizes of random effects, in units of how well a gro
 
 
 @dataclass(frozen=True)
-class GroupSums:
+class GroupSums(Batch):
     """Sufficient statistics of every group, of predictors and response in units of `location` and `scale`."""
 
     xx: Array  # [..., groups, p, p], p = 1 + predictors; the first column of X is 1
@@ -41,10 +41,6 @@ class GroupSums:
     def n(self) -> Array:
         """[..., groups]: rows of each group."""
         return self.xx[..., 0, 0]
-
-    def __getitem__(self, index: object) -> GroupSums:
-        """Some of the problems."""
-        return GroupSums(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def spread(self, weights: ArrayLike = 1.0) -> Array:
         """[..., p]: standard deviations (ddof 0) of the predictors, then of the response, over the rows of weighted groups."""
@@ -83,7 +79,7 @@ def group_sums(x: ArrayLike, y: ArrayLike) -> GroupSums:
 
 
 @dataclass(frozen=True)
-class MixedFit:
+class MixedFit(Batch):
     """Fits of many problems, [...] each. p = 1 + predictors, the intercept first; in the units of the data.
 
     A predictor that is constant or determined by those before it is left out (`used`), its effect is 0. A group alone has no
@@ -99,11 +95,6 @@ class MixedFit:
     used: Flags  # [..., p]
     converged: Flags  # [...]: no step, within the boundary or away from it, promises more likelihood
     boundary: Flags  # [...]: the covariance of the random effects is singular, a solution like any other
-    iterations: Indices  # [...]
-
-    def __getitem__(self, index: object) -> MixedFit:
-        """Some of the problems."""
-        return MixedFit(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def predict(self, x: ArrayLike) -> Array:
         """[..., rows]: by the fixed effects, for x [..., rows, predictors]."""
@@ -169,7 +160,6 @@ def _nothing(count: int, p: int) -> MixedFit:
         used=np.zeros((count, p), bool),
         converged=np.zeros(count, bool),
         boundary=np.zeros(count, bool),
-        iterations=np.zeros(count, np.int64),
     )
 
 
@@ -185,8 +175,7 @@ def _fit_part(result: MixedFit, flat: GroupSums, w: Array, problems: Indices, re
         spread = flat[problems[chosen]].spread(w[chosen])
         spread[:, -1] = np.where(spread[:, -1] > 0, spread[:, -1], np.nan)
         found.standardised[:] = found.fixed[:, 1:] * spread[:, :-1] / spread[:, -1:]
-        for field in fields(found):
-            getattr(result, field.name)[chosen] = getattr(found, field.name)
+        result[chosen] = found
 
 
 def _not_aliased(total: Array) -> Flags:
@@ -249,7 +238,6 @@ def _fit_columns(flat: GroupSums, w: Array, problems: Indices, relative: Array, 
         units = np.linalg.slogdet(to_data[searched])[1] - freedom * np.log(unit)
         found.log_likelihood[searched] = units - constant - point.value
         found.converged[searched], found.boundary[searched] = best.converged, best.boundary
-        found.iterations[searched] = best.iterations
     found.fixed[:, columns] = (to_data @ beta[..., None])[..., 0] * response[:, None]
     found.fixed[:, 0] += flat.location[problems, -1]
     return found

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.inputs.cache import Arrays, Cache, content_of
+from forgetscope.analysis.inputs.cache import Cache, content_of
 from forgetscope.analysis.statistics.estimates import (
     Estimate,
     correlation_estimate,
@@ -61,15 +61,11 @@ class Spreads:
         contents = [content_of(values, self.resamples) for values in samples]
         missing = {c: values for c, values in zip(contents, samples, strict=True) if not self.cache.has("spread", c)}
         progress = partial(self.progress, "blocks of resamples")
-        made = dict(
-            zip(missing, sd_estimates(list(missing.values()), resamples=self.resamples, progress=progress), strict=True)
-        )
+        estimates = sd_estimates(list(missing.values()), resamples=self.resamples, progress=progress)
+        made = dict(zip(missing, estimates, strict=True))
         return [self._interval(content, len(values), made) for content, values in zip(contents, samples, strict=True)]
 
     def _interval(self, content: str, n: int, made: Mapping[str, Estimate]) -> Estimate:
-        def computed() -> Arrays:
-            found = made[content]
-            return {"estimate": np.array([found.value, found.low, found.high])}
-
-        value, low, high = self.cache.get("spread", content, computed)["estimate"].tolist()
+        found = self.cache.get("spread", content, lambda: {"estimate": np.array(astuple(made[content])[:3])})
+        value, low, high = found["estimate"].tolist()
         return Estimate(value, low, high, n)

@@ -17,9 +17,9 @@ eigenvalue. Units are chosen so that the average R'R of a group is the identity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from functools import cache
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +46,10 @@ class Groups:
         return Groups(self.factors[:, :, index], self.rest[index], self.weights[index], self.freedom[index])
 
 
-@dataclass
-class _Batch:
-    """Arrays with one entry per problem, indexed and assigned together."""
+class Batch:
+    """A dataclass of arrays with one entry per problem, indexed and assigned together."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __getitem__(self, index: object) -> Self:
         return type(self)(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
@@ -59,7 +60,7 @@ class _Batch:
 
 
 @dataclass
-class Point(_Batch):
+class Point(Batch):
     """The criterion at L, and what follows from it."""
 
     factor: Array  # [batch, p, p]: L, lower triangular
@@ -67,7 +68,6 @@ class Point(_Batch):
     beta: Array  # [batch, p]
     residual: Array  # [batch]: s
     precision_inverse: Array  # [batch, p, p]: A^-1
-    log_determinant: Array  # [batch]: log|A|
     slope: Array  # [batch, p, p]: G
     gradient: Array  # [batch, k]: of f in the entries of L on and below the diagonal
     hessian: Array  # [batch, k, k]
@@ -75,13 +75,12 @@ class Point(_Batch):
 
 
 @dataclass
-class Maximum(_Batch):
+class Maximum(Batch):
     """Where the searches ended."""
 
     point: Point
     converged: NDArray[np.bool_]
     boundary: NDArray[np.bool_]
-    iterations: NDArray[np.int64]
 
 
 def maximise(groups: Groups, start: Array) -> Maximum:
@@ -89,7 +88,6 @@ def maximise(groups: Groups, start: Array) -> Maximum:
     count = len(start)
     best = evaluate(groups, start)
     converged = np.zeros(count, bool)
-    iterations = np.zeros(count, np.int64)
     active = np.arange(count)
     here, part = best[active], groups
     direction, gain = _newton(here)
@@ -117,7 +115,6 @@ def maximise(groups: Groups, start: Array) -> Maximum:
                 active, here, part = active[kept], here[kept], part[kept]
                 direction, gain, length, escapes = direction[kept], gain[kept], length[kept], escapes[kept]
         trial = evaluate(part, here.factor + length[:, None, None] * direction)
-        iterations[active] += 1
         better = trial.value <= here.value  # never true for NaN
         here[better] = trial[better]
         direction[better], gain[better] = _newton(here[better])
@@ -125,7 +122,7 @@ def maximise(groups: Groups, start: Array) -> Maximum:
     else:
         _keep_better(best, np.arange(count)[active], here)
     boundary = _settle_on_boundary(groups, best)
-    return Maximum(best, converged, boundary, iterations)
+    return Maximum(best, converged, boundary)
 
 
 def evaluate(groups: Groups, factor: Array) -> Point:
@@ -137,11 +134,10 @@ def evaluate(groups: Groups, factor: Array) -> Point:
     flat = pieces.reshape(*w.shape, p * p)
     total = (w[:, None, :] @ flat).reshape(-1, p, p)
     inverse = np.linalg.inv(total)
-    log_determinant = np.linalg.slogdet(total)[1]
     beta = (inverse @ np.einsum("bg,kabg,kbg->ba", w, solved[:, :p], solved[:, p])[..., None])[..., 0]
     error = solved[:, p] - np.einsum("kabg,ba->kbg", solved[:, :p], beta)
     residual = groups.rest + np.einsum("bg,kbg->b", w, error**2)
-    value = 0.5 * (freedom * np.log(residual) + (w * log_m).sum(axis=1) + log_determinant)
+    value = 0.5 * (freedom * np.log(residual) + (w * log_m).sum(axis=1) + np.linalg.slogdet(total)[1])
 
     score = np.einsum("kabg,kbg->bga", solved[:, :p], error)  # u_i
     outer = score[..., :, None] * score[..., None, :]
@@ -168,7 +164,7 @@ def evaluate(groups: Groups, factor: Array) -> Point:
     rows, columns = _lower_indices(p)
     hessian = 0.5 * hessian + 2 * slope[:, rows[:, None], rows] * (columns[:, None] == columns)
     gradient = 2 * (slope @ factor)[:, rows, columns]
-    return Point(factor, value, beta, residual, inverse, log_determinant, slope, gradient, hessian, squares)
+    return Point(factor, value, beta, residual, inverse, slope, gradient, hessian, squares)
 
 
 def start_near(covariance: Array) -> Array:

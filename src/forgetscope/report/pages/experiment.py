@@ -23,6 +23,8 @@ from forgetscope.report.words.findings import budget, finding
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import COEFFICIENTS, StoredStep
 
+SUMMARISED = ("mean_forgetting", "forgetting_range", "forgetting_half_gap", "accuracy", "new_accuracy")
+
 
 def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explorer: Explorer | None = None) -> str:
     """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none.
@@ -128,11 +130,7 @@ def _step(experiment: Experiment, summary: StepSummary) -> dict[str, object]:
     return {
         "step": summary.step,
         "finding": finding(experiment, summary),
-        "mean_forgetting": _number(summary.mean_forgetting),
-        "forgetting_range": _number(summary.forgetting_range),
-        "forgetting_half_gap": _number(summary.forgetting_half_gap),
-        "accuracy": _number(summary.accuracy),
-        "new_accuracy": _number(summary.new_accuracy),
+        **{name: _number(getattr(summary, name)) for name in SUMMARISED},
         "correlations": {name: _number(rho) for name, rho in summary.correlations.items()},
         "past": [
             {"id": id, "missing": reason if isinstance(reason, str) else None, **dict(zip(columns, values, strict=True))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from forgetscope.analysis.experiments import MEASURES
 from forgetscope.analysis.paper.figures import swarms
 from forgetscope.analysis.results import Analysis
 from forgetscope.data.images import DataSet, image_sheet
-from forgetscope.report.pages.packing import number, numbers, packed
+from forgetscope.report.pages.packing import numbers, packed
 from forgetscope.store import COEFFICIENTS, Store, StoredStep, past_rows
 
 Progress = Callable[[str, int, int], None]
@@ -43,13 +43,10 @@ class Sheet:
 
     def built(self, budget: int) -> tuple[dict[int, int], int, bytes]:
         """Place of each image, their side, and the sheet: as large and as many per class as the budget allows, at least one."""
-        side, kept = next(((side, kept) for side, kept in self._choices() if self._size(side, kept) <= budget), (SIDES[-1], 1))
+        choices = ((side, kept) for side in SIDES for kept in range(REHEARSED, 1, -1))
+        side, kept = next((choice for choice in choices if self._size(*choice) <= budget), (SIDES[-1], 1))
         side, chosen = min(side, max(self.data.shape)), self._chosen(kept)
         return {index: place for place, index in enumerate(chosen)}, side, image_sheet(self.data, chosen, side, COLUMNS)
-
-    @staticmethod
-    def _choices() -> Iterator[tuple[int, int]]:
-        return ((side, kept) for side in SIDES for kept in range(REHEARSED, 1, -1))
 
     def _chosen(self, kept: int) -> list[int]:
         return list(dict.fromkeys([*self.thumbnails.values(), *(i for images in self.wanted for i in images[:kept])]))
@@ -94,9 +91,8 @@ def explore(analysis: Analysis, find_data: DataSource, progress: Progress = lamb
                 rest = [i for i in np.flatnonzero(sample.mask(cell)).tolist() if i not in drawn]
                 runs = []
                 for i in (*drawn, *rest):
-                    runs.append(
-                        builder.run(store.step(sample.steps[i].facts.id), detailed=i in drawn, benchmark=sample.benchmark)
-                    )
+                    stored = store.step(sample.steps[i].facts.id)
+                    runs.append(builder.run(stored, detailed=i in drawn, benchmark=sample.benchmark))
                     done += 1
                     progress("steps shown", done, total)
                 cells.append(builder.cell(runs, step=step, retention=cell.retention, increment=cell.increment))
@@ -203,7 +199,7 @@ def _accuracies(step: StoredStep, classes: list[int]) -> list[list[float | None]
         columns[current.spec.step - 1] = dict(zip(table["class_id"].to_pylist(), table["accuracy"].to_pylist(), strict=True))
         parent = store.step(current.parent) if current.parent is not None and current.parent in store else None
         current = parent if parent is not None and parent.number + 1 == current.number else None
-    return [[_maybe(column.get(id)) for column in columns] for id in classes]
+    return [numbers((column.get(id, np.nan) for column in columns), DIGITS) for id in classes]
 
 
 def _trajectories(step: StoredStep, classes: list[int]) -> dict[str, Any]:
@@ -242,7 +238,3 @@ def _grouped(frame: pd.DataFrame, key: str, columns: Iterable[str]) -> dict[int,
     for id, row in zip(frame[key].tolist(), values, strict=True):
         found.setdefault(id, []).append(numbers(row, DIGITS))
     return found
-
-
-def _maybe(value: float | None) -> float | None:
-    return None if value is None else number(value, DIGITS)

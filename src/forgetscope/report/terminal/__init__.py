@@ -1,5 +1,5 @@
 """Views for a terminal, all of them made of `tables`.
 
-`experiments` and stores, `exhibits` of an analysis, `plans`, `storage`, and the studies: `controlled`, `variants`,
-`approximations`, `simulation`.
+`experiments` and stores, `exhibits` of an analysis, `plans` and simulations, `storage`, and the `studies`: variants, controlled
+experiments and approximations.
 """

@@ -1,8 +1,9 @@
-"""Plans and their progress, as tables for a terminal and as JSON."""
+"""Plans, their progress and what was simulated, as tables for a terminal and as JSON."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
@@ -10,8 +11,13 @@ from forgetscope.benchmark.costs import Forecast
 from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.space import Drawn, Partition
 from forgetscope.benchmark.status import Status
+from forgetscope.benchmark.truth import Truth
 from forgetscope.report.terminal.tables import make_table, titled
+from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.quantities import counted, duration, size_text
+
+if TYPE_CHECKING:
+    from forgetscope.benchmark.simulation import Simulated
 
 FAILURES_SHOWN = 10
 
@@ -23,7 +29,7 @@ def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str
         "plan": plan.id,
         "kind": plan.about["kind"],
         "dataset": plan.data.name,
-        "network": plan.network,
+        "network": plan.template.network,
         "experiments": len(plan.chains),
         "measured_steps": {str(step): sum(len(ids) for ids in cells.values()) for step, cells in partitions.items()},
         "partitions": {
@@ -35,7 +41,7 @@ def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str
         "steps_done": done,
         "steps_to_run": len(plan.jobs) - done,
         "steps_shared": plan.steps_shared,
-        "estimate": {"missing": missing} if estimate is None else estimate.described(),
+        "estimate": {"missing": missing} if estimate is None else asdict(estimate),
     }
 
 
@@ -55,7 +61,7 @@ def plan_view(plan: Plan, done: int, estimate: Forecast | None, missing: str | N
             f"They take about {duration(estimate.seconds)} with {counted(estimate.jobs, 'job')} at a time, "
             f"{size_text(round(estimate.memory))} of memory and {size_text(round(estimate.disk))} on disk"
         )
-    return titled(f"Plan {plan.id}: {plan.data.name}, {plan.network}", table, *lines)
+    return titled(f"Plan {plan.id}: {plan.data.name}, {plan.template.network}", table, *lines)
 
 
 def sample_document(drawn: list[Drawn]) -> list[dict[str, Any]]:
@@ -102,6 +108,29 @@ def status_view(status: Status) -> RenderableType:
     if status.blocked:
         lines.append(f"{status.blocked} steps build on one that failed or diverged and are not run")
     return titled(f"Plan {status.plan}", table, *lines)
+
+
+def simulation_document(result: Simulated, seed: int, truth: Truth) -> dict[str, Any]:
+    expected = truth.expected_correlations()
+    return {**asdict(result), "seed": seed, "truth": truth.model_dump(), "expected_correlations": expected}
+
+
+def simulation_view(result: Simulated, store: str, seed: int, truth: Truth) -> RenderableType:
+    """What a simulation wrote, and the truth behind it."""
+    table = make_table(("truth",), ("value",))
+    table.add_column("")
+    for name, info in Truth.model_fields.items():
+        table.add_row(name, f"{getattr(truth, name):g}", info.description)
+    expected = (f"{name.upper().replace('_', '-')} {PLAIN.number(rho)}" for name, rho in truth.expected_correlations().items())
+    written = f"{counted(result.written, 'step')} written to {store}, {result.present} were there already"
+    damaged = f", {result.quarantined} damaged ones are in quarantine" if result.quarantined else ""
+    return titled(
+        f"Simulated with seed {seed}: {written}{damaged}",
+        table,
+        f"{counted(result.reruns, 'step')} of these repeat another with other new classes",
+        f"Correlation with forgetting that follows: {', '.join(expected)}",
+        f"Plans: {', '.join(result.plans)}",
+    )
 
 
 def _shares(partition: Partition | None) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 
 from forgetscope.housekeeping.freeing import Freeable
-from forgetscope.housekeeping.inventory import Folder, Inventory
+from forgetscope.housekeeping.inventory import Inventory
 from forgetscope.housekeeping.verification import Verification
 from forgetscope.report.terminal.tables import make_table, plain, titled
 from forgetscope.report.words.notation import PLAIN
@@ -36,7 +36,8 @@ def inventory_view(held: Inventory, path: str) -> RenderableType:
     parts = [titled(title, table), plain(freeable)]
     for name, folders in (("Unfinished", held.working), ("Quarantine", held.quarantine)):
         if folders:
-            parts.append(_folders(name, folders))
+            rows = [(str(folder.path), "running" if folder.in_use else "", folder.bytes) for folder in folders]
+            parts.append(_sized(name, ("where", ""), rows))
     return Group(*parts)
 
 
@@ -52,12 +53,9 @@ def freeable_view(found: Sequence[Freeable], done: bool, store: Path) -> Rendera
     """What can be freed or was, the largest first, and where in the store."""
     if not found:
         return plain("There is nothing to free.")
-    table = make_table(("what", "where"), ("size",))
     ordered = sorted(found, key=lambda item: (-item.bytes, item.path))
-    for item in ordered[:LISTED]:
-        table.add_row(item.kind, str(item.path.relative_to(store)), size_text(item.bytes))
-    more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
-    return titled(f"{'Freed' if done else 'Can be freed'}: {size_text(sum(item.bytes for item in found))}", table, *more)
+    rows = [(item.kind, str(item.path.relative_to(store)), item.bytes) for item in ordered]
+    return _sized("Freed" if done else "Can be freed", ("what", "where"), rows)
 
 
 def answer_view(answer: pa.Table) -> RenderableType:
@@ -76,12 +74,13 @@ def answer_view(answer: pa.Table) -> RenderableType:
     return Group(table, *([plain(cut, "dim")] if cut else []))
 
 
-def _folders(title: str, folders: Sequence[Folder]) -> RenderableType:
-    table = make_table(("where", ""), ("size",))
-    for folder in folders[:LISTED]:
-        table.add_row(str(folder.path), "running" if folder.in_use else "", size_text(folder.bytes))
-    more = [f"and {len(folders) - LISTED} more"] if len(folders) > LISTED else []
-    return titled(f"{title}: {size_text(sum(folder.bytes for folder in folders))}", table, *more)
+def _sized(title: str, names: Sequence[str], rows: Sequence[tuple[str, str, int]]) -> RenderableType:
+    """The first rows, each with its size in bytes, under what all of them come to."""
+    table = make_table(names, ("size",))
+    for first, second, size in rows[:LISTED]:
+        table.add_row(first, second, size_text(size))
+    more = [f"and {len(rows) - LISTED} more"] if len(rows) > LISTED else []
+    return titled(f"{title}: {size_text(sum(size for *_, size in rows))}", table, *more)
 
 
 def _cell(value: object) -> str:

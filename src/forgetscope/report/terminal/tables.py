@@ -44,5 +44,10 @@ def titled(title: str, table: Table, *remarks: str) -> RenderableType:
     return Group(plain(title, "bold"), table, *(plain(remark, "dim") for remark in remarks))
 
 
+def apart(*parts: RenderableType) -> RenderableType:
+    """With an empty line between each two."""
+    return Group(*[line for part in parts for line in (Text(), part)][1:])
+
+
 def _heading(text: str | Text) -> Text:
     return plain(text) if isinstance(text, str) else text

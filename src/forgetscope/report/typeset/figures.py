@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -37,6 +38,8 @@ DOT = 2.4  # points: diameter of a class, where there is room
 Dashes = Literal["-", "--", "-."]
 LINES: dict[str, tuple[str, Dashes]] = {"SIC": (BLUE, "-"), "CIC": (VERMILION, "--"), "NIC": (GREEN, "-.")}
 FILLS = (SKY, ORANGE, GREEN, PURPLE, VERMILION, BLUE)
+# Columns of `controlled_boxes` under matplotlib's names.
+BXP = {"med": "median", "q1": "quartile_lo", "q3": "quartile_hi", "whislo": "whisker_lo", "whishi": "whisker_hi"}
 QUARTER = 25  # per cent of training, which the paper finds to be enough
 
 
@@ -139,7 +142,7 @@ class Curves(Drawing):
         return min(TALLEST, self.bottom + self.top + max(4.0, 0.75 * width))
 
     def draw(self, area: Area) -> None:
-        steps = course_steps(self.frame)
+        steps = [subset for subset in dict.fromkeys(self.frame["subset"]) if "_" not in subset]  # all steps with a number
         width = (area.width - self.left) / len(steps) - self.between
         unit = (area.height - self.bottom - self.top - self.gap * len(self.rows)) / sum(parts for *_, parts in self.rows)
         bottom = area.height - self.top
@@ -156,8 +159,7 @@ class Curves(Drawing):
                     axes.set_ylabel(title)
         _below(area, self.left, "share of training whose probes are used (%)")
         handles = [Line2D([], [], color=color, linestyle=style, label=name) for name, (color, style) in LINES.items()]
-        place = {"bbox_to_anchor": _anchor(area), "bbox_transform": area.figure.dpi_scale_trans}
-        area.figure.legend(handles=handles, loc="upper center", ncols=3, borderaxespad=0.3, handlelength=3.2, **place)
+        _legend(area, handles, handlelength=3.2)
 
     def _panel(self, axes: Axes, step: str, value: str, statistic: str) -> None:
         known = False
@@ -213,17 +215,13 @@ class Boxes(Drawing):
             Patch(facecolor=_fill(i), edgecolor="black", linewidth=0.6, label=shown(f"{share_text(level)} new classes"))
             for i, level in enumerate(increments)
         ]
-        place = {"bbox_to_anchor": _anchor(area), "bbox_transform": area.figure.dpi_scale_trans}
-        area.figure.legend(handles=handles, loc="upper center", ncols=len(handles), borderaxespad=0.3, **place)
+        _legend(area, handles)
 
     def _panel(self, axes: Axes, classes: pd.DataFrame, increments: Sequence[str], width: float, scale: float) -> None:
         """width: points; scale: points per unit of ρ."""
         classes = classes.dropna(subset="rho")
-        boxes = (
-            classes[:0]
-            if self.beside is None
-            else self.beside.merge(classes[["benchmark", "policy", "subset"]].drop_duplicates())
-        )
+        here = classes[["benchmark", "policy", "subset"]].drop_duplicates()
+        boxes = classes[:0] if self.beside is None else self.beside.merge(here)
         retentions = list(dict.fromkeys(boxes["rehearsal_pct"]))
         slots = max(1, len(retentions)) * (len(increments) + 0.5)  # boxes stand at whole numbers, groups half a slot apart
         axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
@@ -237,8 +235,9 @@ class Boxes(Drawing):
             for j, increment in enumerate(increments)
         }
         for row in records(boxes):
+            box = {name: row[column] for name, column in BXP.items()}
             place = places[row["rehearsal_pct"], row["class_pct"]]
-            axes.bxp([_bxp(row)], positions=[place], widths=0.72, showfliers=False, patch_artist=True, manage_ticks=False,
+            axes.bxp([box], positions=[place], widths=0.72, showfliers=False, patch_artist=True, manage_ticks=False,
                      boxprops={"facecolor": _fill(increments.index(row["class_pct"])), "linewidth": 0.6},
                      medianprops={"color": "black", "linewidth": 1.4}, whiskerprops={"linewidth": 0.6},
                      capprops={"linewidth": 0.6})  # fmt: skip
@@ -255,17 +254,6 @@ class Boxes(Drawing):
     @property
     def _benchmarks(self) -> list[tuple[object, pd.DataFrame]]:
         return list(self.frame.groupby(["benchmark", "policy"], sort=False))
-
-
-def course_steps(frame: pd.DataFrame) -> list[str]:
-    """The subsets that hold all steps with a number."""
-    return [subset for subset in dict.fromkeys(frame["subset"]) if "_" not in subset]
-
-
-def _bxp(row: dict[str, float]) -> dict[str, float]:
-    """A row of `controlled_boxes` under matplotlib's names."""
-    names = {"med": "median", "q1": "quartile_lo", "q3": "quartile_hi", "whislo": "whisker_lo", "whishi": "whisker_hi"}
-    return {name: row[column] for name, column in names.items()}
 
 
 def _fill(number: int) -> str:
@@ -285,8 +273,11 @@ def _below(area: Area, left: float, text: str) -> None:
     area.text((left + area.width) / 2, 0.08, text, ha="center", va="bottom")
 
 
-def _anchor(area: Area) -> tuple[float, float]:
-    return area.left + area.width / 2, area.bottom + area.height
+def _legend(area: Area, handles: Sequence[Artist], **options: float) -> None:
+    """Above all panels."""
+    middle, top = area.left + area.width / 2, area.bottom + area.height
+    place = {"bbox_to_anchor": (middle, top), "bbox_transform": area.figure.dpi_scale_trans, "borderaxespad": 0.3}
+    area.figure.legend(handles=handles, loc="upper center", ncols=len(handles), **place, **options)
 
 
 def drawings(analysis: Analysis) -> list[Drawing]:
@@ -296,10 +287,8 @@ def drawings(analysis: Analysis) -> list[Drawing]:
         if one.exhibit.kind not in DRAWN or not one.frame[DRAWN[one.exhibit.kind].value].notna().any():
             continue
         drawn, name = DRAWN[one.exhibit.kind], re.sub(r"[^A-Za-z0-9_-]+", "-", one.exhibit.name)
-        groups = (
-            [one.frame] if drawn.together else [group for _, group in one.frame.groupby(["benchmark", "policy"], sort=False)]
-        )
-        for number, group in enumerate(groups, start=1):
+        each = one.frame.groupby(["benchmark", "policy"], sort=False)
+        for number, group in enumerate([one.frame] if drawn.together else [group for _, group in each], start=1):
             caption = drawn.describe(group) + origin(analysis.collection, group)
             found.append(drawn(name if number == 1 else f"{name}-{number}", caption, group, one.beside))
     return found

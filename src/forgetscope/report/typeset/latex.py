@@ -53,17 +53,14 @@ def latex_beside(shown: Shown) -> str:
 def _plainly(frame: pd.DataFrame) -> Iterator[str]:
     """A column for each of the frame's."""
     numeric = [pd.api.types.is_numeric_dtype(frame[name]) and not pd.api.types.is_bool_dtype(frame[name]) for name in frame]
-    columns = "".join("r" if is_number else _text_column(frame[name]) for name, is_number in zip(frame, numeric, strict=True))
+    long = [len(frame) > 0 and frame[name].astype(str).str.len().max() > LONG for name in frame]
+    columns = "".join("r" if n else "p{9cm}" if breaks else "l" for n, breaks in zip(numeric, long, strict=True))
     yield f"\\begin{{tabular}}{{{columns}}}\n\\toprule"
     yield _row(LATEX.text(str(name).replace("_", " ")) for name in frame) + "\n\\midrule"
     for row in frame.itertuples(index=False):
         pairs = zip(row, numeric, strict=True)
         yield _row(LATEX.significant(value, 4) if is_number else LATEX.text(str(value)) for value, is_number in pairs)
     yield "\\bottomrule\n\\end{tabular}"
-
-
-def _text_column(texts: pd.Series[str]) -> str:
-    return "p{9cm}" if len(texts) and texts.astype(str).str.len().max() > LONG else "l"
 
 
 def _floats(label: str, text: str, layout: Tabular) -> str:

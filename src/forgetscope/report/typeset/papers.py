@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
 
 from matplotlib.backends.backend_pdf import PdfPages
-from matplotlib.figure import Figure
 
 from forgetscope.analysis.results import Analysis
 from forgetscope.errors import StoreError
@@ -66,7 +64,8 @@ def write_paper(
             _write_latex(analysis, found, building, width, progress)
         else:
             _write_figures(found, building, ("png", "svg"), width, progress)
-            (building / "captions.txt").write_text(_captions(found), encoding="utf-8")
+            captions = "\n".join(f"{drawing.name}\n{drawing.caption}\n" for drawing in found)
+            (building / "captions.txt").write_text(captions, encoding="utf-8")
     return path
 
 
@@ -156,19 +155,9 @@ def _write_figures(
     for number, drawing in enumerate(found, start=1):
         figure = drawing.figure(width)
         for format in formats:
-            (folder / f"{drawing.name}.{format}").write_bytes(_bytes(figure, format))
+            with (folder / f"{drawing.name}.{format}").open("wb") as file, printing():
+                save(figure, file, format)
         progress("figures", number, len(found))
-
-
-def _bytes(figure: Figure, format: Literal["pdf", "svg", "png"]) -> bytes:
-    file = io.BytesIO()
-    with printing():
-        save(figure, file, format)
-    return file.getvalue()
-
-
-def _captions(found: Sequence[Drawing]) -> str:
-    return "\n".join(f"{drawing.name}\n{drawing.caption}\n" for drawing in found)
 
 
 def _tables(analysis: Analysis) -> Iterator[Shown]:

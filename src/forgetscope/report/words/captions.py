@@ -91,7 +91,6 @@ def boxes_caption(frame: pd.DataFrame) -> str:
 def origin(collection: Collected, frame: pd.DataFrame) -> str:
     """That a figure, or a part of it, was simulated."""
     simulated = {sample.benchmark for sample in collection.samples if sample.simulated}
-    simulated |= {runs.benchmark for runs in collection.reruns if runs.simulated}
     found = [name for name in dict.fromkeys(frame["benchmark"]) if name in simulated]
     which = "" if len(found) == frame["benchmark"].nunique() else f" ({', '.join(found)})"
     return f" Simulated{which}: nothing was trained." if found else ""

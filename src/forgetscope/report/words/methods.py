@@ -13,9 +13,9 @@ from forgetscope.analysis.results import Analysis
 from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.truth import Truth
 from forgetscope.errors import SpecError
+from forgetscope.options import toml_value
 from forgetscope.report.words.headlines import counted_steps
 from forgetscope.report.words.reading import left_out_sentences
-from forgetscope.spec import toml_value
 from forgetscope.store import StoredStep
 
 SAMPLING = {
@@ -37,7 +37,8 @@ class Command:
 def paragraphs(analysis: Analysis) -> list[str]:
     """Per benchmark what was done, then the statistics and what was excluded."""
     told = [" ".join(_described(samples)) for samples in _by_benchmark(analysis)]
-    return [*told, f"{' '.join(_statistics(analysis))} {_excluded(analysis)}"]
+    excluded = left_out_sentences(analysis) or ["Nothing was excluded."]
+    return [*told, " ".join((*_statistics(analysis), *excluded))]
 
 
 def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -143,10 +144,6 @@ def _statistics(analysis: Analysis) -> Iterator[str]:
     )
     coding = "to sum to zero" if analysis.coding == "sum" else "by treatment, as the paper’s are"
     yield f"ANOVAs are two-way, type III, with HC3 errors and factors coded {coding}."
-
-
-def _excluded(analysis: Analysis) -> str:
-    return " ".join(left_out_sentences(analysis)) or "Nothing was excluded."
 
 
 def _augmentation(options: Mapping[str, Any]) -> str:

@@ -33,7 +33,8 @@ class Passage:
 
 def passages(analysis: Analysis) -> list[Passage]:
     """What predicts, how well, from how early on, how sure; then the paper's claims, and what is missing."""
-    return [*_found(analysis), *map(Passage, left_out_sentences(analysis)), *_claims(analysis), *_missing(analysis)]
+    found = [Passage(one.title, (tuple(one.sentences),) if one.sentences else ()) for one in headlines(analysis)]
+    return [*found, *map(Passage, left_out_sentences(analysis)), *_claims(analysis), *_missing(analysis)]
 
 
 def reading_lines(analysis: Analysis) -> list[str]:
@@ -46,17 +47,12 @@ def reading_lines(analysis: Analysis) -> list[str]:
     return lines
 
 
-def _found(analysis: Analysis) -> Iterator[Passage]:
-    for headline in headlines(analysis):
-        yield Passage(headline.title, (tuple(headline.sentences),) if headline.sentences else ())
-
-
 def left_out_sentences(analysis: Analysis) -> list[str]:
     """What no estimate rests on, where anything was left out."""
     frame = analysis.more.get("left_out")
     said = []
     for row in records(frame) if frame is not None else ():
-        told = [_counted(int(row[name]), *words) for name, words in LEFT_OUT.items() if row[name]]
+        told = [f"{int(row[name])} {one if row[name] == 1 else many}" for name, (one, many) in LEFT_OUT.items() if row[name]]
         if told:
             policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
             said.append(f"Left out of {row['benchmark']}{policy}, step {row['subset']}: {', '.join(told)}.")
@@ -87,7 +83,3 @@ def _missing(analysis: Analysis) -> Iterator[Passage]:
     frame = analysis.more.get("missing")
     if frame is not None:
         yield from (Passage(f"Missing: {text}") for text in frame["what"].tolist())
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
