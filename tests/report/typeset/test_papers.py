@@ -84,7 +84,7 @@ def test_figures_come_as_png_and_svg_with_their_captions(small: Analysis, tmp_pa
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_is_there_and_is_something_else_stays(small: Analysis, tmp_path: Path, format: str) -> None:
     (tmp_path / "notes").write_text("mine")
-    with pytest.raises(SpecError, match=r"notes is there and is no .*-o"):
+    with pytest.raises(SpecError, match=r"notes is there and is .*left as it is\. .*-o"):
         write_paper(small, tmp_path / "notes", format)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="left as it is"):
         write_paper(small, tmp_path, format)  # type: ignore[arg-type]
