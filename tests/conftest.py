@@ -36,14 +36,7 @@ hypothesis.settings.register_profile("forgetscope", deadline=None, derandomize=T
 hypothesis.settings.load_profile("forgetscope")
 torch.set_num_threads(1)
 
-TINY = {
-    "image_size": 8,
-    "sequence": ((0, 1), (2, 3), (4, 5)),
-    "epochs": 2,
-    "first_batch": 32,
-    "batch": 64,
-    "retention": 0.08,
-}
+TINY = {"image_size": 8, "sequence": ((0, 1), (2, 3), (4, 5)), "epochs": 2, "first_batch": 32, "batch": 64, "retention": 0.08}
 
 
 SMALL = {

@@ -59,10 +59,7 @@ def by_node(candidates: Candidates, quota: int, rng: np.random.Generator) -> Any
         (repeating, "policy repeating must return 3 different positions from 0 to 6"),
         (from_python, "policy from_python moved Python's global generator. Draw from `rng`"),
         (from_torch, "policy from_torch moved torch's global generator"),
-        (
-            remembering,
-            "policy remembering chose .* with the same stream. Draw from `rng`, and keep nothing",
-        ),
+        (remembering, "policy remembering chose .* with the same stream. Draw from `rng`, and keep nothing"),
         (normalising_in_place, "policy normalising_in_place changed images. Work on a copy"),
         (training, r"policy training changed backbone.stem.1.running_mean, .*"),
         (

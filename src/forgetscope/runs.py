@@ -84,9 +84,7 @@ class Options(TypedDict, total=False):
 def run(spec: RunSpec, store: str | Path | Store = ..., **options: Unpack[Options]) -> Experiment: ...
 @overload
 def run(
-    spec: BenchmarkSpec | Comparison | Variants | Controlled | Plan,
-    store: str | Path | Store = ...,
-    **options: Unpack[Options],
+    spec: BenchmarkSpec | Comparison | Variants | Controlled | Plan, store: str | Path | Store = ..., **options: Unpack[Options]
 ) -> list[Experiment | Failed]: ...
 def run(
     spec: Spec | Plan,

@@ -117,12 +117,7 @@ def test_a_node_is_lost(cluster: RayCluster, small_file: Path, tmp_path: Path, e
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 3)])
 def test_the_driver_is_stopped_and_started_again(
-    how: signal.Signals,
-    code: int,
-    cluster: RayCluster,
-    small_file: Path,
-    tmp_path: Path,
-    expected: dict[str, dict[str, str]],
+    how: signal.Signals, code: int, cluster: RayCluster, small_file: Path, tmp_path: Path, expected: dict[str, dict[str, str]]
 ) -> None:
     process = start(small_file, tmp_path / "store", cluster)
     wait_for_steps(tmp_path / "store", 3, process)

@@ -20,9 +20,9 @@ from pydantic_core import from_json
 
 from forgetscope.analysis.experiments import Experiment, StepSummary, summarise
 from forgetscope.analysis.inputs.cache import code_version, kept_for, make_folder
-from forgetscope.errors import StoreError
 from forgetscope.files import read_regular, replace_soon
 from forgetscope.store import Store, StoredStep, TellLeftOut, chains_of
+from forgetscope.store.folder import leaving_out
 from forgetscope.store.stepfiles import limit_of
 
 LEFT_OUT = ("history",)  # of step.json: long, and no part of a glance
@@ -43,15 +43,12 @@ def glance(
         stamp = _stamp(step)
         entry = known.get(id)
         if entry is None or stamp is None or entry["manifest"] != stamp:
-            try:
+            entry = None
+            with leaving_out(left_out):
                 entry, fresh = _entry(step, stamp), True
-            except StoreError as error:
-                if left_out is None:
-                    raise
-                left_out(error)
-                continue
             progress("steps", done, len(steps))
-        entries[id] = entry
+        if entry is not None:
+            entries[id] = entry
     if fresh or len(entries) < len(known):
         _write(store, entries)
     found = [StoredStep(steps[id].folder, known=entry["info"]) for id, entry in entries.items()]

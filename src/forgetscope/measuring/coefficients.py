@@ -103,12 +103,7 @@ def past_interference(full: Tensor, bias: Tensor, alpha: float, shares: Tensor, 
 
 
 def new_interference(
-    full: Tensor,
-    new: Tensor,
-    shares: Tensor,
-    alpha: float,
-    nodes: Tensor | None = None,
-    rounding: Tensor | None = None,
+    full: Tensor, new: Tensor, shares: Tensor, alpha: float, nodes: Tensor | None = None, rounding: Tensor | None = None
 ) -> Tensor:
     """[P, N]: what each of N sources of new data does to class c within row c of the head. A row adds up to NIC.
 

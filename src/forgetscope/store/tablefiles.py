@@ -53,10 +53,7 @@ def read_table(content: bytes, name: TableName, columns: Sequence[str] | None = 
         # Texts as dictionaries: a thousand rows with the same long text stay as small as they are in the file.
         texts = [column for column, type in SCHEMAS[name].items() if type == _TEXT]
         file = pq.ParquetFile(
-            pa.BufferReader(content),
-            read_dictionary=texts,
-            thrift_string_size_limit=2**20,
-            thrift_container_size_limit=100_000,
+            pa.BufferReader(content), read_dictionary=texts, thrift_string_size_limit=2**20, thrift_container_size_limit=100_000
         )
         _check_metadata(file, name)
         _check_pages(file.metadata, content, columns)

@@ -11,12 +11,7 @@ from forgetscope.analysis.statistics.estimates import Estimate, correlation_esti
 from forgetscope.analysis.statistics.t_tests import Difference, paired, paired_correlations
 from forgetscope.store import Store
 
-FORGETTING = {
-    "accuracy": "accuracy",
-    "mean_forgetting": "mean FG",
-    "forgetting_range": "FG-R",
-    "forgetting_half_gap": "FG-HG",
-}
+FORGETTING = {"accuracy": "accuracy", "mean_forgetting": "mean FG", "forgetting_range": "FG-R", "forgetting_half_gap": "FG-HG"}
 
 
 @dataclass(frozen=True)

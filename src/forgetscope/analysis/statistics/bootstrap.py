@@ -75,12 +75,7 @@ def ticks(samples: int, n: int, resamples: int) -> int:
     return -(-samples // max(1, BLOCK // resamples)) * _chunks(n, resamples)
 
 
-def cluster_bca(
-    sums: ArrayLike,
-    statistic: Callable[[Array], Array],
-    *,
-    resamples: int = 5_000,
-) -> Array:
+def cluster_bca(sums: ArrayLike, statistic: Callable[[Array], Array], *, resamples: int = 5_000) -> Array:
     """[..., 2]: BCa intervals for statistics of rows that come in clusters, such as the classes of one experiment.
 
     Whole clusters are drawn. sums: [clusters, k], what each cluster adds to the sums that the statistic is made of.
@@ -101,12 +96,7 @@ def cluster_bca(
     return ends.reshape(*value.shape, 2)
 
 
-def cluster_mean_bca(
-    values: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    resamples: int = 100_000,
-) -> Array:
+def cluster_mean_bca(values: ArrayLike, clusters: ArrayLike, *, resamples: int = 100_000) -> Array:
     """[..., 2]: `cluster_bca` of means over values [rows, ...]: clusters count by their rows. Rows with NaN are left out."""
     value = np.asarray(values, np.float64)
     rows = value.reshape(len(value), -1)

@@ -91,10 +91,8 @@ def _read_official(
     train_labels = np.repeat(np.arange(len(wnids), dtype=np.int64), [len(names) for names in train])
     test_names, test_labels = _annotations(origin, text("val/val_annotations.txt"), label_of, present)
     names = _class_names(wnids, text("words.txt") if "words.txt" in present else "")
-    train_names = [name for group in train for name in group]
-    train_images, test_images = (
-        [chunk(part) for part in sources.in_chunks(paths, size)] for paths in (train_names, test_names)
-    )
+    files = ([name for group in train for name in group], test_names)
+    train_images, test_images = ([chunk(part) for part in sources.in_chunks(paths, size)] for paths in files)
     splits = sources.Split(train_labels, train_images), sources.Split(np.array(test_labels, np.int64), test_images)
     return sources.Source(origin, names, *splits)
 

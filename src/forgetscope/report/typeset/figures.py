@@ -22,14 +22,7 @@ from forgetscope.analysis.results import Analysis
 from forgetscope.report.exhibited import exhibited
 from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Area, printing, shown
 from forgetscope.report.typeset.swarm import fitted
-from forgetscope.report.words.captions import (
-    benchmark_title,
-    boxes_caption,
-    course_caption,
-    origin,
-    share_text,
-    swarms_caption,
-)
+from forgetscope.report.words.captions import benchmark_title, boxes_caption, course_caption, origin, share_text, swarms_caption
 
 WIDTH = 7.16  # inches: both columns of an IEEE page
 TALLEST = 8.4  # inches: what fits on a page with a caption
