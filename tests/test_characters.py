@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forgetscope.characters import visible, visible_json
+from forgetscope.characters import counted, visible, visible_json
 
 ANYTHING = st.text(alphabet=st.characters(codec=None), max_size=40)  # surrogates too: undecodable bytes in paths
 
@@ -47,3 +47,25 @@ def test_a_program_that_reads_the_json_gets_the_original(text: str) -> None:
     document = visible_json(json.dumps({"name": text}, indent=1, ensure_ascii=False))
     assert json.loads(document) == {"name": text}
     assert visible(document, lines=True) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (counted(1, "step"), "1 step"),
+        (counted(0, "step"), "0 steps"),
+        (counted(2000, "past class"), "2,000 past classes"),
+        (counted(1, "past class"), "1 past class"),
+        (counted(1, "step", "is/are"), "1 step is"),
+        (counted(2, "step", "is/are"), "2 steps are"),
+        (counted(1, "class", "has/have", of=77), "1 of 77 classes has"),
+        (counted(2, "class", "has/have", of=77), "2 of 77 classes have"),
+        (counted(0, "class", "has/have", of=0), "0 of 0 classes have"),
+        (counted(1, "partition", "has/have", of=1), "1 of 1 partition has"),
+        (counted(0, "step", "is/are", of=1), "0 of 1 step is"),
+        (counted(1, "file without ending/files without ending"), "1 file without ending"),
+        (counted(2, "file without ending/files without ending"), "2 files without ending"),
+    ],
+)
+def test_one_thing_is_not_called_many(text: str, expected: str) -> None:
+    assert text == expected

@@ -69,14 +69,14 @@ def test_of_a_run_the_step_is_told_and_of_a_plan_how_many_are_done(
                     watcher.epoch_ended(job, epoch, 0.5, 0.9)
                 watcher.ended(job)
     assert capsys.readouterr().err.splitlines() == [
-        "1 of 3 steps are in the store already.",
+        "1 of 3 steps is in the store already.",
         "step 2/3: 2 new classes",
         "step 2/3  epoch 1/2  loss 0.500  accuracy 90 %  1:30 left",
         "step 2/3  epoch 2/2  loss 0.500  accuracy 90 %  1:00 left",
         "step 3/3: 2 new classes",
         "step 3/3  epoch 1/2  loss 0.500  accuracy 90 %  0:30 left",
         "step 3/3  epoch 2/2  loss 0.500  accuracy 90 %  0:00 left",
-        "1 of 5 steps are in the store already.",
+        "1 of 5 steps is in the store already.",
         "0 of 4 steps done, 1 running",
         "0 of 4 steps done, 1 running  3:30 left",
         "0 of 4 steps done, 1 running  3:00 left",

@@ -119,7 +119,7 @@ def test_a_run_s_own_augmentation_wins_over_the_data_set_s() -> None:
     [
         ({"memory": 100, "retention": 0.1}, "memory and retention exclude each other"),
         ({"memory": 0}, "memory = 0 is not valid"),
-        ({"alpha": [0.5, 0.25], "steps": 2}, "alpha has 2 values for 1 steps with rehearsal"),
+        ({"alpha": [0.5, 0.25], "steps": 2}, "alpha has 2 values for 1 step with rehearsal"),
         ({"alpha": [0.5, 0.3]}, r"0.3 \* 128 = 38.4 rehearsal images"),
         ({"alpha": 1.5}, r"^alpha = 1.5 is not valid: it should be less than 1.$"),
         ({"sampling": "shuffled"}, r"sampling = 'shuffled' is not known. Did you mean 'reshuffled'\?"),

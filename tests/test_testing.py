@@ -165,7 +165,7 @@ def test_what_a_network_breaks_is_said(factory: Callable[[int], Any], message: s
 
 def test_dropout_and_batch_norm_keep_the_contract_but_for_single_images() -> None:
     check_network(Own, image_size=8)
-    with pytest.raises(BrokenContract, match="network Own cannot learn from 1 images: Expected more than 1 value per channel"):
+    with pytest.raises(BrokenContract, match="network Own cannot learn from batches of 1: Expected more than 1 value"):
         check_network(Own, image_size=8, single_images=True)
 
 

@@ -1,4 +1,4 @@
-"""Foreign text on a terminal: what would steer it, or show another order than it has, becomes a visible escape."""
+"""Text to print: counts with their nouns; of foreign text, what would steer a terminal, or show another order, is escaped."""
 
 from __future__ import annotations
 
@@ -19,3 +19,11 @@ def visible(text: str, *, lines: bool = False) -> str:
 def visible_json(text: str) -> str:
     """The same for a JSON document, as JSON's own escapes: a program that parses it gets the original characters."""
     return _STEERING.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+
+
+def counted(number: int, noun: str, verb: str = "", of: int | None = None) -> str:
+    """`1 class`; `2 steps are` with the verb `is/are`; of three, `1 of 3 steps is`. Irregular nouns are given as `one/many`."""
+    amount, total = (f"{number:,}", number) if of is None else (f"{number:,} of {of:,}", of)
+    one, _, many = noun.partition("/")
+    things = one if total == 1 else many or f"{one}{'es' if one.endswith('s') else 's'}"
+    return f"{amount} {things} {verb.split('/')[0 if 1 in (number, total) else -1]}".rstrip()

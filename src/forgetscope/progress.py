@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from forgetscope.characters import visible
+from forgetscope.characters import counted, visible
 from forgetscope.engines.dispatch import Watcher
 from forgetscope.report.words.quantities import duration
 
@@ -89,12 +89,12 @@ class _Teller(Watcher):
         self._single, self._steps = not plan.recorded, len(plan.jobs)
         done, concerned = len(ahead.done & ahead.part), len(ahead.part)
         if self._single and done == concerned:
-            self._say(f"Nothing to do: all {concerned} steps are in the store already.")
+            self._say(f"Nothing to do: {'the only step is' if done == 1 else f'all {done} steps are'} in the store already.")
         elif done:
-            self._say(f"{done} of {concerned} steps are in the store already.")
-        if ahead.estimate is not None:
-            self._seconds = ahead.estimate.seconds
-            self._say(f"{len(ahead.todo)} steps, about {duration(self._seconds)} with {ahead.estimate.jobs} at a time.")
+            self._say(f"{counted(done, 'step', 'is/are', of=concerned)} in the store already.")
+        if (estimate := ahead.estimate) is not None:
+            self._seconds = estimate.seconds
+            self._say(f"{counted(len(ahead.todo), 'step')}, about {duration(self._seconds)} with {estimate.jobs} at a time.")
         self._costs, self._left = ahead.costs, {id: ahead.costs[id] for id in ahead.todo}
         self._total, self._count, self._started = sum(self._left.values()), len(self._left), time.monotonic()
 
@@ -104,7 +104,7 @@ class _Teller(Watcher):
             self._total, self._count = self._total + self._costs[job.id], self._count + 1
         self._begun.setdefault(job.id, 0.0)
         if self._single:
-            self._tell(f"step {job.spec.step}/{self._steps}: {len(job.spec.classes)} new classes", important=True)
+            self._tell(f"step {job.spec.step}/{self._steps}: {counted(len(job.spec.classes), 'new class')}", important=True)
         else:
             self._tell(self._counts() + self._time_left(), important=self._done == 0)
 
@@ -125,7 +125,7 @@ class _Teller(Watcher):
     def ended_badly(self, job: Job, message: str, blocked: int) -> None:
         self._forget(job)
         self._bad += 1
-        effect = f" {blocked} steps that build on it will not be run." if blocked else ""
+        effect = f" {counted(blocked, 'step', 'that builds/that build')} on it will not be run." if blocked else ""
         self._say(f"Step {job.spec.step} ({job.id[:8]}): {message}{effect}")
 
     def note(self, text: str) -> None:
@@ -136,7 +136,7 @@ class _Teller(Watcher):
         self._left.pop(job.id, None)
 
     def _counts(self) -> str:
-        text = f"{self._done} of {self._count} steps done, {len(self._begun)} running"
+        text = f"{counted(self._done, 'step', of=self._count)} done, {len(self._begun)} running"
         return text + (f", {self._bad} failed" if self._bad else "")
 
     def _ahead(self) -> float:

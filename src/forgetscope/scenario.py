@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forgetscope.characters import counted
 from forgetscope.errors import SpecError
 from forgetscope.randomness import Streams
 from forgetscope.spec import RunSpec
@@ -25,14 +26,14 @@ def class_sequence(classes: int, increment: float, steps: int, seed: int) -> Inc
     if abs(per_step - round(per_step)) > 1e-9 or round(per_step) < 1:
         below = max(1, int(per_step))
         raise SpecError(
-            f"increment = {increment:g} of {classes} classes is {per_step:g} classes per step, not a whole number. "
+            f"increment = {increment:g} of {counted(classes, 'class')} is {per_step:g} classes per step, not a whole number. "
             f"Nearest valid values: {below / classes:g} and {(below + 1) / classes:g}."
         )
     size = round(per_step)
     if steps * size > classes:
         raise SpecError(
-            f"{steps} steps of {size} classes need {steps * size} classes, but the data set has {classes}. "
-            f"Use at most {classes // size} steps"
+            f"{steps} steps of {counted(size, 'class')} need {steps * size} classes, but the data set has {classes}. "
+            f"Use at most {counted(classes // size, 'step')}"
             + (f" or an increment of at most {classes // steps / classes:g}." if steps <= classes else ".")
         )
     order = Streams(seed, 0)("class-sequence").permutation(classes)

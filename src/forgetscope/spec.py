@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
 
+from forgetscope.characters import counted
 from forgetscope.errors import SpecError
 from forgetscope.options import checked, explain, nearest, read_toml, toml_value
 
@@ -162,7 +163,8 @@ class RunSpec(Asked):
             raise ValueError(f"policy = {self.policy!r} is not known.{nearest(self.policy, POLICIES)}".rstrip("."))
         steps = self.steps if self.sequence is None else len(self.sequence)
         if isinstance(self.alpha, tuple) and len(self.alpha) != steps - 1:
-            raise ValueError(f"alpha has {len(self.alpha)} values for {steps - 1} steps with rehearsal. Give one for each")
+            given, wanted = counted(len(self.alpha), "value"), counted(steps - 1, "step")
+            raise ValueError(f"alpha has {given} for {wanted} with rehearsal. Give one for each")
         for alpha in self.alpha if isinstance(self.alpha, tuple) else (self.alpha,):
             kept = alpha * self.batch
             if abs(kept - round(kept)) > 1e-9 or not 1 <= round(kept) < self.batch:

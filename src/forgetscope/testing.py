@@ -185,7 +185,7 @@ def _check_training(name: str, network: nn.Module, images: Tensor, nodes: Tensor
         try:
             F.cross_entropy(network(images[:count]), nodes[:count]).backward()  # type: ignore[no-untyped-call]
         except ValueError as error:  # BatchNorm, where one image has one value per channel
-            raise BrokenContract(f"network {name} cannot learn from {count} images: {error}") from error
+            raise BrokenContract(f"network {name} cannot learn from batches of {count}: {error}") from error
         gradient = network.head.weight.grad  # type: ignore[union-attr]
         if not isinstance(gradient, Tensor) or not bool(gradient.isfinite().all() & gradient.any()):
             raise BrokenContract(f"network {name}: no gradient reaches its head from {count} images. Do not detach the output.")

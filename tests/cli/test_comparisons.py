@@ -213,7 +213,7 @@ def test_status_and_retry_know_every_plan_by_its_id(rerun: tuple[Path, Path]) ->
     assert f"`forgetscope bench retry {plan['id']} --failed --store {rerun[1]}`" in again.stderr.replace("\n", " ")
     retried = invoke("bench", "retry", plan["id"], "--failed", "--store", rerun[1])
     assert retried.exit_code == 0, retried.output
-    assert "1 failed steps will be run again" in retried.stderr
+    assert "1 failed step will be run again" in retried.stderr
     assert failed in Store(rerun[1])
 
 

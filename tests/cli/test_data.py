@@ -175,7 +175,7 @@ def test_broken_images_are_named_or_left_out_and_what_was_done_is_told(birds: Pa
     assert added.exit_code == 0, added.output
     assert "Left out 2 images that cannot be used: " in added.stderr
     assert "owl/3.png" in added.stderr
-    assert "1 .txt files (such as wren/notes.txt)" in added.stderr
+    assert "1 .txt file (such as wren/notes.txt)" in added.stderr
     assert "Transparent in places, laid on white: 1 of 60 images." in added.stderr
     assert "3 classes, 44 + 16 images" in added.stdout
 

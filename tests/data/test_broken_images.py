@@ -105,7 +105,7 @@ def test_broken_images_are_left_out_on_request(
 def test_what_is_left_must_still_be_a_data_set(paths: list[Path], tmp_path: Path) -> None:
     for path in paths[0:12:2]:
         path.write_bytes(b"x")
-    with pytest.raises(DataError, match=r"1 of 2 classes have no training images \('a'\)"):
+    with pytest.raises(DataError, match=r"1 of 2 classes has no training images \('a'\)"):
         convert(source_of(paths), tmp_path / "set", plan(skip_broken=True))
     for path in paths:
         path.write_bytes(b"x")
@@ -183,7 +183,7 @@ class Short:
 
 def test_a_chunk_with_fewer_images_than_it_says_is_refused(tmp_path: Path) -> None:
     split = Split(np.array([0, 0, 0]), [Short()])
-    with pytest.raises(DataError, match=r"holds 1 images, not 3 as it says"):
+    with pytest.raises(DataError, match=r"holds 1 image, not 3 as it says"):
         convert(Source("mine", ("a",), split, split), tmp_path / "set", plan())
 
 

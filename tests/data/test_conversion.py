@@ -123,9 +123,9 @@ def test_a_cut_lies_between_pixels() -> None:
     ("change", "message"),
     [
         ({"classes": ("a", "b")}, "label 2 of a training image is unknown; there are 2 classes"),
-        ({"classes": ("a", "b", "c", "d")}, r"1 of 4 classes have no training images \('d'\)"),
+        ({"classes": ("a", "b", "c", "d")}, r"1 of 4 classes has no training images \('d'\)"),
         ({"classes": ("a", "a", "c")}, "two classes are called 'a'"),
-        ({"test": Split(np.array([0, 1]), np.zeros((2, 8, 8, 3), np.uint8))}, r"1 of 3 classes have no test images \('c'\)"),
+        ({"test": Split(np.array([0, 1]), np.zeros((2, 8, 8, 3), np.uint8))}, r"1 of 3 classes has no test images \('c'\)"),
         ({"test": Split(np.array([0, 1, 2]), np.zeros((2, 8, 8, 3), np.uint8))}, "2 test images but 3 labels"),
         ({"test": Split(np.array([0, -1, 2]), np.zeros((3, 8, 8, 3), np.uint8))}, "label -1 of a test image is unknown"),
     ],

@@ -26,7 +26,7 @@ def invoke(*arguments: object) -> Result:
     ("options", "message"),
     [
         ({"memory": 3}, MEMORY),
-        ({"memory": 1}, "memory = 1 images cannot hold one of each of the 4 past classes of step 3. Use at least 4."),
+        ({"memory": 1}, "memory = 1 image cannot hold one of each of the 4 past classes of step 3. Use at least 4."),
         ({"policy": "boundary", "sequence": ((0,), (1,))}, BOUNDARY),
         (
             {"network": "resnet18", "sampling": "reshuffled-short", "first_batch": 57},

@@ -97,7 +97,7 @@ def test_an_update_of_the_check_is_an_update_of_training() -> None:
         ({"momentum": 0.9}, "momentum = 0.9: the lemma needs momentum = 0.0"),
         ({"sampling": "reshuffled"}, "sampling = 'reshuffled': the lemma needs sampling = 'iid'"),
         ({"network": "resnet8"}, "network = 'resnet8': the lemma needs a smooth one"),
-        ({"sequence": [[0], [1], [2]]}, "sequence has 3 steps"),
+        ({"sequence": [[0], [1], [2]]}, "second of two steps; sequence has 3"),
         ({"learning_rat": 1}, "There is no option 'learning_rat'"),
     ],
 )

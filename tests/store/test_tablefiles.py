@@ -74,7 +74,7 @@ def test_a_table_of_other_columns_is_refused(name: TableName) -> None:
 def test_values_that_cannot_be_are_refused() -> None:
     for columns, reason in (
         ({"class_id": np.zeros(4)}, "rows with the same class_id"),
-        ({"class_id": [0, 1, None, 3]}, "class_id is missing in 1 rows"),
+        ({"class_id": [0, 1, None, 3]}, "class_id is missing in 1 of 4 rows"),
         ({"introduced_step": [-1, 1, 1, 1]}, "introduced_step is negative"),
         ({"class_name": ["x" * (TEXT_BYTES + 1)] * 4}, "class_name holds a text of 10,001 bytes"),
     ):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.rank_correlation import spearman
+from forgetscope.characters import counted
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.spec import PROTOCOL
@@ -136,9 +137,9 @@ class Experiment:
         return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
 
     def __repr__(self) -> str:
-        seed = self.chain[0].spec.seed
+        seed, steps = self.chain[0].spec.seed, counted(len(self.steps), "step")
         made = ", simulated" if self.simulated else ""
-        return f"Experiment({self.id[:8]}: {self.data['name']}{made}, {self.network}, {len(self.steps)} steps, seed {seed})"
+        return f"Experiment({self.id[:8]}: {self.data['name']}{made}, {self.network}, {steps}, seed {seed})"
 
     def _repr_html_(self) -> str:
         """A notebook shows the past classes of the last step, most forgotten first."""

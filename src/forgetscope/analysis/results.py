@@ -21,7 +21,7 @@ from forgetscope.analysis.paper.figures import boxes, earliness, figure_exhibits
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.paper.tables import Tabulation, estimate_of, matching, records
 from forgetscope.analysis.paper.verdicts import claim_frames
-from forgetscope.analysis.questions.advice import counted, left_out, missing, sample_sizes
+from forgetscope.analysis.questions.advice import left_out, missing, sample_sizes, with_counts
 from forgetscope.analysis.questions.foresight import calibration, early_warning, flagged
 from forgetscope.analysis.questions.suffering import class_forgetting
 from forgetscope.analysis.statistics.anova import Coding
@@ -150,7 +150,7 @@ def analyse(
             more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
     told = ("left_out", "controlled_boxes", CONTROLLED.label)  # say it themselves
     drawn, more = (
-        {label: frame if label in told else counted(frame, collection) for label, frame in part.items()}
+        {label: frame if label in told else with_counts(frame, collection) for label, frame in part.items()}
         for part in (drawn, more)
     )
     if tables is not None:

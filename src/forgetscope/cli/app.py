@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import forgetscope as fs
+from forgetscope.characters import counted
 from forgetscope.cli import bench, comparisons, data
 from forgetscope.cli import store as housekeeping
 from forgetscope.cli.analyse import analyse
@@ -135,7 +136,7 @@ def show(
     left_out.tell(id is not None or bool(everything))
     chosen = pick(opened, id or (everything[-1].id if everything else None))
     if step is not None and step > len(chosen.steps):
-        raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {len(chosen.steps)} steps.")
+        raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {counted(len(chosen.steps), 'step')}.")
     again = {other for plan in plans for picked in recorded_reruns(plan) for other in picked.others}
     found = [experiment for experiment in everything if experiment.id not in again]
     means, policies = overview(found), compare_policies(found)
@@ -144,8 +145,8 @@ def show(
         return
     if found:
         print_view(terminal.store_view(found))
-        if len(found) < len(everything):
-            echo(f"{len(everything) - len(found)} re-runs of controlled experiments are not among them.")
+        if n := len(everything) - len(found):
+            echo(f"{counted(n, 're-run')} of controlled experiments {'is' if n == 1 else 'are'} not among them.")
         echo()
     print_view(terminal.experiment_view(chosen, step))
     if means:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import forgetscope as fs
+from forgetscope.characters import counted
 from forgetscope.cli.console import Commands, Unreadable, echo, note, print_json, print_view
 from forgetscope.cli.options import (
     DEFAULT_STORE,
@@ -85,7 +86,7 @@ def plan(
     spec = fs.BenchmarkSpec.load(benchmark, overrides(settings))
     reached = max(map(spec.steps_of, spec.increments))
     if reached < spec.steps:
-        echo(f"No increment reaches more than {reached} steps; {spec.steps} were asked for.", err=True)
+        echo(f"No increment reaches more than {counted(reached, 'step')}; {spec.steps} were asked for.", err=True)
     missing = _fetch_data(spec.template) if estimate else "--no-estimate was given."
     planned, opened = benchmark_plan(spec), fs.Store(store)
     done, expected = len(planned.done(opened)), None
@@ -187,7 +188,7 @@ def retry(
         note(f"No step of {planned.id} has failed. Nothing was started; what is to do, the command that ran it does.")
         _tell_status(planned, opened, as_json=as_json)
         return
-    note(f"{len(again)} failed steps will be run again.")
+    note(f"{counted(len(again), 'failed step')} will be run again.")
     place = fs.Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
     planned, outcome = work_off(planned, opened, place, estimating=False, again=again)
     _tell_status(planned, opened, as_json=as_json)

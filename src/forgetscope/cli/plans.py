@@ -117,7 +117,7 @@ def allow(plan: Plan, code: list[str]) -> None:
 def name_failures(plan: Plan, store: fs.Store, outcome: Outcome) -> None:
     """A step that is not done makes the command fail, after everything else is done."""
     from forgetscope.benchmark.records import Journal, folder_of
-    from forgetscope.report.words.quantities import counted
+    from forgetscope.characters import counted
 
     done, sentences = plan.done(store), []
     if failed := Journal(folder_of(store, plan)).failures(done):
@@ -129,9 +129,7 @@ def name_failures(plan: Plan, store: fs.Store, outcome: Outcome) -> None:
             f"`forgetscope bench retry {shlex.quote(plan.id)} --failed --store {shlex.quote(str(store.path))}{named}`.{edited}"
         )
     if died := outcome.died - done:
-        sentences.append(
-            f"{len(died)} steps are not done because their workers died again and again. "
-            "Run the same command again: they go on from their snapshots."
-        )
+        steps = counted(len(died), "step", "is not done because its/are not done because their")
+        sentences.append(f"{steps} workers died again and again. Run the same command again: it goes on from the snapshots.")
     if sentences:
         raise ForgetscopeError(" ".join(sentences))

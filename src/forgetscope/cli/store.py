@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import forgetscope as fs
-from forgetscope.characters import visible
+from forgetscope.characters import counted, visible
 from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
 from forgetscope.cli.options import DEFAULT_STORE
 from forgetscope.errors import SpecError
@@ -123,7 +123,7 @@ def export_to(
     """Write steps to one file that another machine can import and verify."""
     from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
-    from forgetscope.report.words.quantities import counted, size_text
+    from forgetscope.report.words.quantities import size_text
 
     refuse_foreign_file(output, EXPORT, "export")
     opened = fs.Store.existing(store)
@@ -183,8 +183,6 @@ def _command(name: str, path: Path | str) -> str:
 
 
 def _tell(result: Imported, file: Path, store: Path) -> None:
-    from forgetscope.report.words.quantities import counted
-
     echo(f"{counted(len(result.new), 'step')} imported into {store}, {len(result.present)} there already.")
     for path in result.quarantined:
         echo(f"A damaged step was there: moved to {path} and replaced.")

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from forgetscope.characters import counted
 from forgetscope.data.decoding import Fit, decode, resize
 from forgetscope.data.images import FILES, MANIFEST, manifest_bytes, pixel_digest, rows_at_once
 from forgetscope.data.limits import CONVERTED_BYTES, IMAGES, NAME_CHARACTERS, check_classes, check_limit
@@ -119,7 +120,7 @@ def _write_splits(
         remedy = "Replace or remove them, or leave them out with --skip-broken (skip_broken=True)."
         if conversion.skip_broken is None:
             remedy = "It is damaged or incomplete: get it again."
-        raise DataError(f"{broken[0]} of {total} images cannot be used: {broken[1]}. {remedy}")
+        raise DataError(f"{counted(broken[0], 'image', of=total)} cannot be used: {broken[1]}. {remedy}")
     for name, split in splits.items():
         labels = np.delete(split.labels, written[name].broken)
         _check_counts(source, name, labels)
@@ -143,12 +144,13 @@ def _check(source: Source) -> None:
         images = sum(map(len, split.images)) if isinstance(split.images, Sequence) else len(split.images)
         check_limit(source.origin, images, "images", IMAGES, "Leave some out.")
         if images != len(split.labels):
-            raise DataError(f"{source.origin}: {images} {_KINDS[part]} images but {len(split.labels)} labels.")
+            given = counted(images, f"{_KINDS[part]} image")
+            raise DataError(f"{source.origin}: {given} but {counted(len(split.labels), 'label')}.")
         unknown = split.labels[(split.labels < 0) | (split.labels >= len(source.classes))]
         if len(unknown):
             raise DataError(
                 f"{source.origin}: label {unknown[0]} of a {_KINDS[part]} image is unknown; "
-                f"there are {len(source.classes)} classes."
+                f"there {'is' if len(source.classes) == 1 else 'are'} {counted(len(source.classes), 'class')}."
             )
         _check_counts(source, part, split.labels)
 
@@ -160,10 +162,8 @@ def _check_counts(source: Source, part: str, labels: NDArray[np.int64]) -> None:
     empty = np.flatnonzero(np.bincount(labels, minlength=len(source.classes)) == 0)
     if len(empty) or not len(labels):
         names = ", ".join(repr(source.classes[label]) for label in empty[:5])
-        raise DataError(
-            f"{source.origin}: {len(empty)} of {len(source.classes)} classes have no {_KINDS[part]} images ({names}). "
-            "Add some, or leave the class out."
-        )
+        lacking = counted(len(empty), "class", "has/have", of=len(source.classes))
+        raise DataError(f"{source.origin}: {lacking} no {_KINDS[part]} images ({names}). Add some, or leave the class out.")
 
 
 def _shape(source: Source, conversion: Conversion) -> tuple[int, int]:
@@ -194,10 +194,10 @@ def _broken(parts: Collection[_Written]) -> tuple[int, str] | None:
 def _tell(parts: Collection[_Written], note: Callable[[str], None]) -> None:
     total, done = sum(part.images for part in parts), sum((part.done for part in parts), Counter[str]())
     if broken := _broken(parts):
-        note(f"Left out {broken[0]} images that cannot be used: {broken[1]}.")
+        note(f"Left out {counted(broken[0], 'image')} that cannot be used: {broken[1]}.")
         total -= broken[0]
     for what in sorted(done):
-        note(f"{what}: {done[what]} of {total} images.")
+        note(f"{what}: {counted(done[what], 'image', of=total)}.")
 
 
 def _write_images(
@@ -251,7 +251,8 @@ def _decode_chunk(
             written.done.update(done)
             good.append(row)
         if written.images == start:
-            raise DataError(f"{chunk} holds {start} images, not {len(chunk)} as it says. It is damaged: get it again.")
+            held = counted(start, "image")
+            raise DataError(f"{chunk} holds {held}, not {len(chunk)} as it says. It is damaged: get it again.")
         _write_at(path, offset + (place + start) * stride, block[: written.images - start])
         written.values += _value_counts(block[good] if written.broken else block[: len(good)])
     return place, written

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from forgetscope.characters import counted
 from forgetscope.errors import DamagedData
 from forgetscope.files import file_digest
 from forgetscope.spec import AugmentationSpec
@@ -65,7 +66,7 @@ class DataSet:
 
     def __repr__(self) -> str:
         images = f"{len(self.train.labels)} + {len(self.test.labels)} images"
-        return f"DataSet({self.name!r}, {len(self.classes)} classes, {images}, {self.shape[0]}x{self.shape[1]})"
+        return f"DataSet({self.name!r}, {counted(len(self.classes), 'class')}, {images}, {self.shape[0]}x{self.shape[1]})"
 
 
 def demand_unchanged(data: DataSet) -> None:

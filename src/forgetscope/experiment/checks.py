@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
 from forgetscope.data.inputs import Normalisation
 from forgetscope.errors import SpecError
@@ -35,8 +36,8 @@ def _check_rehearsal(steps: Sequence[tuple[StepSpec, int]]) -> None:
         memory = spec.rehearsal.memory
         if memory is not None and memory < past:
             raise SpecError(
-                f"memory = {memory} images cannot hold one of each of the {past} past classes of step {spec.step}. "
-                f"Use at least {past}. Nothing was started."
+                f"memory = {counted(memory, 'image')} cannot hold one of each of the {counted(past, 'past class')} "
+                f"of step {spec.step}. Use at least {past}. Nothing was started."
             )
         if spec.rehearsal.policy == "boundary" and past == 1:
             raise SpecError(
@@ -70,6 +71,6 @@ def _check_network(spec: StepSpec, images: Tensor, alone: int | None) -> None:
     except ValueError as error:  # BatchNorm, where one image has one value per channel
         raise SpecError(
             f"network = {spec.network!r} cannot learn from one image alone ({error}), and sampling = 'reshuffled-short' would "
-            f"leave it one: {alone} images in batches of first_batch = {spec.training.batch}. "
+            f"leave it one: {counted(alone, 'image')} in batches of first_batch = {spec.training.batch}. "
             "Use another first_batch or sampling. Nothing was started."
         ) from None

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from forgetscope.characters import counted
 from forgetscope.errors import Interrupted
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
@@ -116,7 +117,7 @@ class Saver:
         where = "before training began"
         if self._serial or self.so_far is not None:
             self._save()
-            where = f"after {epochs} epochs and {done} iterations"
+            where = f"after {counted(epochs, 'epoch')} and {counted(done, 'iteration')}"
         raise Interrupted(f"Stopped and saved {where}. Run the same command again to continue.")
 
     def _save(self) -> None:

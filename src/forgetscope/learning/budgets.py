@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from forgetscope.characters import counted
 from forgetscope.errors import SpecError
 from forgetscope.spec import RehearsalSpec
 
@@ -28,7 +29,7 @@ def _divided(memory: int, class_sizes: Mapping[int, int]) -> dict[int, int]:
     each, rest = divmod(memory, len(class_sizes))
     if each == 0:
         raise SpecError(
-            f"memory = {memory} images cannot hold one of each of {len(class_sizes)} past classes. "
+            f"memory = {counted(memory, 'image')} cannot hold one of each of {counted(len(class_sizes), 'past class')}. "
             f"Use at least {len(class_sizes)}."
         )
     return {label: min(size, each + (node < rest)) for node, (label, size) in enumerate(class_sizes.items())}

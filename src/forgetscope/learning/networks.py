@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from forgetscope.characters import counted
 from forgetscope.errors import SpecError
 from forgetscope.learning.plugins import blaming_own_code, call_named, load_named
 
@@ -90,7 +91,7 @@ def check_network(name: str, network: object, classes: int) -> None:
     elif not isinstance(head, nn.Linear):
         problem = f"has as its head {type(head).__name__}, not a torch.nn.Linear"
     elif head.out_features != classes:
-        problem = f"has a head with {head.out_features} nodes for {classes} classes"
+        problem = f"has a head with {counted(head.out_features, 'node')} for {counted(classes, 'class')}"
     elif head.bias is None:
         problem = "has a head without bias; the coefficients include it"
     elif type(network).forward is nn.Module.forward:

@@ -68,7 +68,7 @@ class LemmaCheck:
         drawn = "sequence" not in options
         run = RunSpec(**{**DEFAULTS, **{name: value for name, value in PLAIN.items() if name != "steps" or drawn}, **options})
         if run.sequence is not None and len(run.sequence) != 2:
-            raise SpecError(f"sequence has {len(run.sequence)} steps. The lemma is checked in the second of two.")
+            raise SpecError(f"The lemma is checked in the second of two steps; sequence has {len(run.sequence)}.")
         return cls(run, **sizes)
 
 

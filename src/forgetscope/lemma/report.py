@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from forgetscope.analysis.paper.tables import records
+from forgetscope.characters import counted
 from forgetscope.lemma.summary import SMOOTHNESS, LemmaSummary, Verdicts, second_order
 from forgetscope.outputs import writing_folder
 from forgetscope.report.datafiles import inert
@@ -19,7 +20,6 @@ from forgetscope.report.document import study_document
 from forgetscope.report.terminal.tables import make_table, plain, titled
 from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, SMALL, printing, save
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.report.words.quantities import counted
 
 TERMS = {"descent": "descent", "sic": "SIC", "cic": "CIC", "nic": "NIC", "fourth": "fourth", "curvature_every": "curvature"}
 FORMATS: tuple[Literal["svg"], Literal["png"]] = ("svg", "png")
@@ -48,14 +48,15 @@ def lemma_reading(summary: LemmaSummary) -> list[str]:
     """The result in plain words, the bad parts too."""
     pairs = summary.classes * len(summary.epochs)
     lines = [
-        f"{pairs} expected changes: {summary.classes} past classes, {len(summary.epochs)} iterates, {summary.draws} draws each"
+        f"{counted(pairs, 'expected change')}: {counted(summary.classes, 'past class')}, "
+        f"{counted(len(summary.epochs), 'iterate')}, {counted(summary.draws, 'draw')} each"
     ]
     for kind, words in SMOOTHNESS.items():
         verdict = summary.verdicts[kind]
         unsure = f", {verdict.undecided} undecided" if verdict.undecided else ""
         lines.append(
-            f"L {words}: the bound held {verdict.held} times and failed {verdict.failed} times{unsure}. "
-            f"{_looseness(verdict)} It promised {verdict.decreases_promised} of {summary.decreases} decreases."
+            f"L {words}: the bound held {counted(verdict.held, 'time')} and failed {counted(verdict.failed, 'time')}{unsure}. "
+            f"{_looseness(verdict)} It promised {verdict.decreases_promised} of {counted(summary.decreases, 'decrease')}."
         )
     tried = pairs * summary.draws
     lines.append(
@@ -137,4 +138,4 @@ def _rankings(summary: LemmaSummary) -> RenderableType:
     table = make_table(("ranking by",), [counted(epoch, "epoch") for epoch in summary.epochs])
     for name, values in summary.correlations.items():
         table.add_row(name, *(PLAIN.number(rho, signed=True) for rho in values))
-    return titled(f"Rank correlation with the measured change, over {summary.classes} past classes", table)
+    return titled(f"Rank correlation with the measured change, over {counted(summary.classes, 'past class')}", table)

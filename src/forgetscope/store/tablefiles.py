@@ -112,7 +112,7 @@ def _check_values(table: pa.Table, name: TableName) -> None:
         if column in table.column_names and type != _FLOAT:
             values = table[column]
             if values.null_count and column not in _MAY_MISS:
-                raise ValueError(f"{column} is missing in {values.null_count} rows")
+                raise ValueError(f"{column} is missing in {values.null_count} of {len(values)} rows")
             if pa.types.is_integer(type) and len(values) > values.null_count and pc.min(values).as_py() < 0:
                 raise ValueError(f"{column} is negative")
     for keys in _KEYS[name]:

@@ -78,8 +78,8 @@ def test_what_is_passed_over_is_counted_and_told(tmp_path: Path, monkeypatch: py
     left, nested = source.remarks
     for part in (
         "2 .HEIC files (such as cat/",
-        "1 files without ending (such as cat/README)",
-        "1 hidden files (such as cat/._0.png)",
+        "1 file without ending (such as cat/README)",
+        "1 hidden file (such as cat/._0.png)",
         "2 broken links, pipes or devices (such as cat/",
         "2 hidden or linked folders (such as ",
         "2 beside the class folders (such as .git)",
@@ -87,6 +87,14 @@ def test_what_is_passed_over_is_counted_and_told(tmp_path: Path, monkeypatch: py
         assert part in left
     assert nested == (
         "2 images lie in folders within a class's folder and count as images of that class, such as dog/brown/small/000.png."
+    )
+
+
+def test_one_image_in_an_inner_folder_is_not_called_many(tmp_path: Path) -> None:
+    write_images(tmp_path / "cat", 3)
+    write_images(tmp_path / "cat" / "black", 1)
+    assert read_folders(tmp_path, 0.25).remarks == (
+        "1 image lies in folders within a class's folder and counts as an image of that class, such as cat/black/000.png.",
     )
 
 
@@ -102,7 +110,7 @@ def test_an_unreadable_folder_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "scandir", scandir)  # modes do not bind root
     source = read_folders(tmp_path, 0.4)
-    assert source.remarks == (f"Left out in {tmp_path}: 1 unreadable folders (such as cat/secret).",)
+    assert source.remarks == (f"Left out in {tmp_path}: 1 unreadable folder (such as cat/secret).",)
 
 
 def test_folders_that_are_not_used_are_told(tmp_path: Path) -> None:

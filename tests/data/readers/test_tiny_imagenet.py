@@ -107,7 +107,7 @@ def test_whatever_is_wrong_is_named(official: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no val/images/val_9.JPEG, which val_annotations.txt lists"):
         converted(official, tmp_path)
     annotations.write_text("\n".join(whole.splitlines()[:2]))
-    with pytest.raises(DataError, match=r"1 of 3 classes have no test images \('crane \(n02\)'\)"):
+    with pytest.raises(DataError, match=r"1 of 3 classes has no test images \('crane \(n02\)'\)"):
         converted(official, tmp_path)
     annotations.unlink()
     with pytest.raises(DataError, match=r"has no val/val_annotations.txt"):

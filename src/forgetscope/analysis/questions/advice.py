@@ -14,6 +14,7 @@ from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
 from forgetscope.analysis.paper.joint_model import FEWEST
 from forgetscope.analysis.paper.printed import deviations
 from forgetscope.analysis.statistics.estimates import fisher_z, mean_estimate, needed_samples
+from forgetscope.characters import counted
 
 Row = dict[str, Any]
 
@@ -58,7 +59,7 @@ def left_out(collection: Collected) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(LEFT_OUT))
 
 
-def counted(frame: pd.DataFrame, collection: Collected) -> pd.DataFrame:
+def with_counts(frame: pd.DataFrame, collection: Collected) -> pd.DataFrame:
     """A frame about steps with, in every row, how many steps diverged and how many past classes were left out where it is from.
 
     Steps without a value are the difference between the steps of that place, as in `left_out`, and n."""
@@ -133,8 +134,8 @@ def _missing(collection: Collected) -> Iterator[str]:
     for sample in collection.samples:
         for text in _missing_in(sample):
             lacking.setdefault(text, []).append(sample.title)
-    for text, titles in lacking.items():
-        yield f"{titles[0] if len(titles) == 1 else f'{titles[0]} and {len(titles) - 1} others'}{text}"
+    for text, (title, *others) in lacking.items():
+        yield f"{title} and {counted(len(others), 'other')}{text}" if others else f"{title}{text}"
     yield from _apart(collection)
     if not collection.reruns:
         yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
@@ -163,23 +164,22 @@ def _missing_in(sample: Sample) -> Iterator[str]:
         )
     for number in sample.numbers:
         counts = {cell: int(sample.mask(cell).sum()) for cell in sample.partitions(number)}
-        short = {cell: FEWEST - n for cell, n in counts.items() if n < FEWEST}
-        if short:
-            more = sum(short.values())
+        if short := [FEWEST - n for n in counts.values() if n < FEWEST]:
             yield (
-                f", step {number}: the joint model needs {FEWEST} steps in a partition; {len(short)} of {len(counts)} "
-                f"partitions have fewer, {more} more experiments would do."
+                f", step {number}: the joint model needs {FEWEST} steps in a partition; "
+                f"{counted(len(short), 'partition', 'has/have', len(counts))} fewer, "
+                f"{counted(sum(short), 'more experiment')} would do."
             )
         if len(sample.increments(number)) < 2 or len(sample.retentions(number)) < 2:
             levels = max(2, len(sample.increments(number))) * max(2, len(sample.retentions(number)))
             lacking = 2 * levels - sum(min(2, n) for n in counts.values())
             yield (
                 f", step {number}: the effects of retention and increment need two levels of each and two steps in every "
-                f"partition, {lacking} more experiments would do."
+                f"partition, {counted(lacking, 'more experiment')} would do."
             )
         elif min(counts.values()) < 2:
-            lacking = sum(max(0, 2 - n) for n in counts.values())
-            yield f", step {number}: an ANOVA needs two steps in every partition, {lacking} more experiments would do."
+            experiments = counted(sum(max(0, 2 - n) for n in counts.values()), "more experiment")
+            yield f", step {number}: an ANOVA needs two steps in every partition, {experiments} would do."
         if probes_within(EARLY, sample.probes(number)) == 1:
             yield (
                 f", step {number}: no probe in the first quarter of training but the one before it, so whether a quarter is "

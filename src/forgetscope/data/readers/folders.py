@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from forgetscope.characters import counted
 from forgetscope.data.limits import CLASSES, IMAGES, check_limit
 from forgetscope.data.sources import FileChunk, Source, Split, in_chunks, not_there
 from forgetscope.errors import DataError
@@ -67,10 +68,11 @@ class _PassedOver:
         self.example.setdefault(kind, os.path.relpath(path, self.path))
 
     def told(self) -> tuple[str, ...]:
-        kinds = [f"{count} {kind} (such as {self.example[kind]})" for kind, count in self.left_out.most_common(10)]
+        kinds = [f"{counted(count, kind)} (such as {self.example[kind]})" for kind, count in self.left_out.most_common(10)]
         left = [f"Left out in {self.path}: {', '.join(kinds)}."] if kinds else []
         inner = [
-            f"{len(self.nested)} images lie in folders within a class's folder and count as images of that class, such as "
+            f"{counted(len(self.nested), 'image', 'lies/lie')} in folders within a class's folder and "
+            f"{'counts as an image' if len(self.nested) == 1 else 'count as images'} of that class, such as "
             f"{os.path.relpath(path, self.path)}."
             for path in self.nested[:1]
         ]
@@ -84,7 +86,7 @@ def _class_files(folder: Path, passed: _PassedOver) -> dict[str, list[Path]]:
             classes[child.name] = _images_below(child, passed)
             check_limit(str(folder), len(classes), "class folders", CLASSES, "Leave some out.")
         else:
-            passed.leave_out("beside the class folders", child)
+            passed.leave_out("beside the class folders/beside the class folders", child)
     if not classes:
         raise DataError(f"{folder} holds no class folders.")
     return classes
@@ -92,17 +94,17 @@ def _class_files(folder: Path, passed: _PassedOver) -> dict[str, list[Path]]:
 
 def _images_below(folder: Path, passed: _PassedOver) -> list[Path]:
     images = []
-    for parent, folders, files in os.walk(folder, onerror=lambda error: passed.leave_out("unreadable folders", error.filename)):
+    for parent, folders, files in os.walk(folder, onerror=lambda error: passed.leave_out("unreadable folder", error.filename)):
         for name in [name for name in folders if name.startswith(".") or Path(parent, name).is_symlink()]:
             folders.remove(name)
-            passed.leave_out("hidden or linked folders", Path(parent, name))
+            passed.leave_out("hidden or linked folder", Path(parent, name))
         for file in (Path(parent, name) for name in files):
             if file.name.startswith("."):
-                passed.leave_out("hidden files", file)
+                passed.leave_out("hidden file", file)
             elif file.suffix.lower() not in ENDINGS:
-                passed.leave_out(f"{file.suffix} files" if file.suffix else "files without ending", file)
+                passed.leave_out(f"{file.suffix} file" if file.suffix else "file without ending/files without ending", file)
             elif not file.is_file():
-                passed.leave_out("broken links, pipes or devices", file)
+                passed.leave_out("broken link, pipe or device/broken links, pipes or devices", file)
             else:
                 images.append(file)
                 passed.images += 1

@@ -12,9 +12,10 @@ from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.space import Drawn, Partition
 from forgetscope.benchmark.status import Status
 from forgetscope.benchmark.truth import Truth
+from forgetscope.characters import counted
 from forgetscope.report.terminal.tables import make_table, titled
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.report.words.quantities import counted, duration, size_text
+from forgetscope.report.words.quantities import duration, size_text
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.simulation import Simulated
@@ -50,10 +51,12 @@ def plan_view(plan: Plan, done: int, estimate: Forecast | None, missing: str | N
     for step, cells in plan.partitions().items():
         for partition, ids in cells.items():
             table.add_row(str(step), *_shares(partition), str(len(ids)))
-    lines = [f"{len(plan.chains)} experiments, {len(plan.jobs)} distinct steps ({plan.steps_shared} more are shared)"]
+    shared = counted(plan.steps_shared, "more is shared/more are shared")
+    lines = [f"{counted(len(plan.chains), 'experiment')}, {counted(len(plan.jobs), 'distinct step')} ({shared})"]
     if plan.reruns:
-        lines.append(f"{len(plan.reruns)} steps are run again, {sum(len(r.others) for r in plan.reruns)} times in all")
-    lines.append(f"{done} steps are done, {len(plan.jobs) - done} are to run")
+        times = counted(sum(len(reruns.others) for reruns in plan.reruns), "time")
+        lines.append(f"{counted(len(plan.reruns), 'step', 'is/are')} run again, {times} in all")
+    lines.append(f"{counted(done, 'step', 'is/are')} done, {counted(len(plan.jobs) - done, 'is/are')} to run")
     if estimate is None:
         lines.append(f"No estimate: {missing}")
     else:
@@ -93,20 +96,20 @@ def status_view(status: Status) -> RenderableType:
         step = "re-runs" if cell.step is None else str(cell.step)
         counts = [f"{cell.done} of {cell.total}", *(str(n or "") for n in (cell.running, cell.failed, cell.diverged))]
         table.add_row(step, *_shares(cell.partition), *counts)
-    lines = [f"{status.done} of {status.total} steps are done" + ("" if status.active else "; nothing is running")]
+    lines = [f"{counted(status.done, 'step', 'is/are', status.total)} done" + ("" if status.active else "; nothing is running")]
     if not status.active and status.done + status.blocked + len(status.failures) < status.total:
         lines.append("The command that runs this plan does the rest.")
     lines += [f"  running: {job['step'][:8]}, epoch {job['epoch']} of {job['epochs']}" for job in status.running]
     if status.seconds_left is not None and status.steps_per_hour is not None:
-        lines.append(f"{status.steps_per_hour:,.0f} steps per hour, {duration(status.seconds_left)} left")
+        lines.append(f"{counted(round(status.steps_per_hour), 'step')} per hour, {duration(status.seconds_left)} left")
     for step, message in list(status.failures.items())[:FAILURES_SHOWN]:
         lines.append(f"  failed: {step[:8]}: {message}")
     if len(status.failures) > FAILURES_SHOWN:
         lines.append(f"  and {len(status.failures) - FAILURES_SHOWN} more")
     if status.diverged:
-        lines.append(f"{status.diverged} steps diverged: they are kept and excluded from statistics")
-    if status.blocked:
-        lines.append(f"{status.blocked} steps build on one that failed or diverged and are not run")
+        lines += [f"{counted(status.diverged, 'step', 'diverged: it is/diverged: they are')} kept and excluded from statistics"]
+    if n := status.blocked:
+        lines += [f"{counted(n, 'step', 'builds/build')} on one that failed or diverged and {'are' if n > 1 else 'is'} not run"]
     return titled(f"Plan {status.plan}", table, *lines)
 
 
@@ -123,7 +126,7 @@ def simulation_view(result: Simulated, store: str, seed: int, truth: Truth) -> R
         table.add_row(name, f"{getattr(truth, name):g}", info.description)
     expected = (f"{name.upper().replace('_', '-')} {PLAIN.number(rho)}" for name, rho in truth.expected_correlations().items())
     written = f"{counted(result.written, 'step')} written to {store}, {result.present} were there already"
-    damaged = f", {result.quarantined} damaged ones are in quarantine" if result.quarantined else ""
+    damaged = f", {counted(result.quarantined, 'damaged one', 'is/are')} in quarantine" if result.quarantined else ""
     return titled(
         f"Simulated with seed {seed}: {written}{damaged}",
         table,

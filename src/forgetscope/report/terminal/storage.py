@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
+from forgetscope.characters import counted
 from forgetscope.housekeeping.freeing import Freeable
 from forgetscope.housekeeping.inventory import Inventory
 from forgetscope.housekeeping.verification import Verification
 from forgetscope.report.terminal.tables import make_table, plain, titled
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.report.words.quantities import counted, size_text
+from forgetscope.report.words.quantities import size_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

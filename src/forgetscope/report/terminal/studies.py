@@ -11,6 +11,7 @@ from forgetscope.analysis.experiments import MEASURES
 from forgetscope.analysis.questions.approximations import Approximations, Contrast, Cost, Thinning
 from forgetscope.analysis.questions.controlled import ControlledStep
 from forgetscope.analysis.questions.variants import FORGETTING, VariantComparison
+from forgetscope.characters import counted
 from forgetscope.report.terminal.tables import apart, make_table, plain, titled
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
@@ -69,11 +70,11 @@ def controlled_view(steps: Sequence[ControlledStep]) -> RenderableType:
 
 def _remarks(steps: Sequence[ControlledStep]) -> list[str]:
     diverged, missing, unproved = (sum(getattr(s, name) for s in steps) for name in ("diverged", "missing", "unproved"))
-    left_out = [f"Left out: {diverged} runs that diverged, {missing} that are not in the store"] if diverged or missing else []
+    left_out = f"Left out: {counted(diverged, 'run')} that diverged, {counted(missing, 'that is/that are')} not in the store"
+    proof = "Parent, seed, specification, rehearsal set and initial weights are equal in all runs of a step: checked"
     if unproved:
-        return [*left_out, f"Of {unproved} runs the initial weights were not recorded: that they are equal is not proved"]
-    checked = "Parent, seed, specification, rehearsal set and initial weights are equal in all runs of a step: checked"
-    return [*left_out, checked]
+        proof = f"Of {counted(unproved, 'run')} the initial weights were not recorded: that they are equal is not proved"
+    return [left_out, proof] if diverged or missing else [proof]
 
 
 def _between(values: tuple[float, float]) -> str:

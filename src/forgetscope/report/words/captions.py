@@ -6,6 +6,7 @@ import pandas as pd
 
 from forgetscope.analysis.inputs.samples import Collected
 from forgetscope.analysis.paper.tables import records
+from forgetscope.characters import counted
 from forgetscope.report.exhibited import Shown
 
 EMPTY = "Nothing in the store belongs here."
@@ -58,8 +59,8 @@ def coding_note(shown: Shown) -> list[str]:
 
 
 def swarms_caption(frame: pd.DataFrame) -> str:
-    undefined = int(frame["forgetting"].isna().sum())
-    lost = f" {undefined} classes that were never learned are not drawn." if undefined else ""
+    n = int(frame["forgetting"].isna().sum())
+    lost = f" {counted(n, 'class', 'that was never learned is/that were never learned are')} not drawn." if n else ""
     return (
         f"Forgetting FG of past classes in steps {frame['subset'].iloc[0]} of {benchmark_title(frame)}. A panel per partition: "
         "share of classes that are new (columns) and share of images that is kept (rows). A swarm per step, drawn at random; "
@@ -79,8 +80,8 @@ def course_caption(frame: pd.DataFrame) -> str:
 
 
 def boxes_caption(frame: pd.DataFrame) -> str:
-    undefined = int(frame["rho"].isna().sum())
-    lost = f" {undefined} classes without a correlation are not drawn." if undefined else ""
+    n = int(frame["rho"].isna().sum())
+    lost = f" {counted(n, 'class', 'without a correlation is/without a correlation are')} not drawn." if n else ""
     return (
         f"Controlled experiments: Spearman's ρ of NIC and SIC of a past class over at most {int(frame['runs'].max())} runs of "
         "a step that differ in nothing but their new classes. A dot per past class; boxes show quartiles and median, whiskers "

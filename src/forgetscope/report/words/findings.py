@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.spec import RehearsalSpec
 from forgetscope.store import StoredStep
@@ -67,6 +68,4 @@ def _foresight(summary: StepSummary) -> str:
 
 def budget(rehearsal: RehearsalSpec) -> str:
     """How much is kept of past classes."""
-    if rehearsal.retention is None:
-        return f"{rehearsal.memory} images"
-    return f"{100 * rehearsal.retention:g}\u202f%"
+    return counted(rehearsal.memory or 0, "image") if rehearsal.retention is None else f"{100 * rehearsal.retention:g}\u202f%"

@@ -12,6 +12,7 @@ from forgetscope.analysis.inputs.samples import Sample, size_of_level
 from forgetscope.analysis.results import Analysis
 from forgetscope.benchmark.space import BenchmarkSpec, presets
 from forgetscope.benchmark.truth import Truth
+from forgetscope.characters import counted
 from forgetscope.errors import SpecError
 from forgetscope.options import toml_value
 from forgetscope.report.words.headlines import counted_steps
@@ -89,8 +90,8 @@ def _described(samples: Sequence[Sample]) -> Iterator[str]:
     retentions = dict.fromkeys(level for sample in samples for n in sample.numbers for level in sample.retentions(n))
     policies = [sample.policy for sample in samples]
     chosen = f"the policy {policies[0]}" if len(policies) == 1 else f"one of {len(policies)} policies ({_listed(policies)})"
-    counted = " " in increments[-1]  # it is not recorded of how many
-    new = _listed(increments, "or") if counted else f"{_listed(increments, 'or')}\u202f% of the classes"
+    absolute = " " in increments[-1]  # it is not recorded of how many
+    new = _listed(increments, "or") if absolute else f"{_listed(increments, 'or')}\u202f% of the classes"
     yield f"Each step introduces {new}; {_kept(list(retentions))} for rehearsal, chosen by {chosen}."
     roots = [set(sample.root) for sample in samples]
     shared = any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots))
@@ -103,8 +104,9 @@ def _described(samples: Sequence[Sample]) -> Iterator[str]:
     yield (
         f"Networks are trained{precision} by SGD with momentum {options['momentum']:g}, weight decay "
         f"{options['weight_decay']:g} and a learning rate of {options['learning_rate']:g} that a cosine anneals to 0, for "
-        f"{options['epochs']} epochs per step. A batch holds {options['batch']} images, {100 * options['alpha']:g}\u202f% of "
-        f"them rehearsed, {SAMPLING[options['sampling']]}; augmentation: {_augmentation(options['augmentation'])}."
+        f"{counted(options['epochs'], 'epoch')} per step. A batch holds {options['batch']} images, "
+        f"{100 * options['alpha']:g}\u202f% of them rehearsed, "
+        f"{SAMPLING[options['sampling']]}; augmentation: {_augmentation(options['augmentation'])}."
     )
     if options.get("validation"):
         yield f"{100 * options['validation']:g}\u202f% of each class’s training images are set aside and not used."
@@ -147,7 +149,7 @@ def _statistics(analysis: Analysis) -> Iterator[str]:
 
 
 def _augmentation(options: Mapping[str, Any]) -> str:
-    parts = [f"random crops with {options['crop']} pixels of padding"] if options["crop"] else []
+    parts = [f"random crops with {counted(options['crop'], 'pixel')} of padding"] if options["crop"] else []
     parts += ["horizontal flips"] if options["flip"] else []
     parts += [f"brightness of 1 ± {options['brightness']:.2g}"] if options["brightness"] else []
     return ", ".join(parts) or "none"

@@ -1,18 +1,16 @@
-"""Sizes, counts and times to read. Imports nothing, so that commands which only plan or look answer at once."""
+"""Sizes and times to read. Imports next to nothing, so that commands which only plan or look answer at once."""
 
 from __future__ import annotations
+
+from forgetscope.characters import counted
 
 
 def size_text(size: int) -> str:
     """A size to read: 12 bytes, 3.4 kB, 1.2 MB, 800 MB, 12 GB."""
     if size < 1000:
-        return f"{size} bytes"
+        return counted(size, "byte")
     value, unit = (size / 1e3, "kB") if size < 1e6 else (size / 1e6, "MB") if size < 1e10 else (size / 1e9, "GB")
     return f"{value:,.1f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def duration(seconds: float) -> str:
@@ -21,4 +19,4 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             value = seconds / length
             return f"{value:.1f} {unit}" if value < 10 and unit != "minutes" else f"{value:,.0f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return counted(round(seconds), "second")
