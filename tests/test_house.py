@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,17 @@ def test_no_one_writes_into_the_dictionary_of_a_value() -> None:
 def test_the_package_itself_needs_no_command_line() -> None:
     below = {name: tree for name, tree in parsed() if not name.startswith(("cli/", "__main__"))}
     assert [name for name, tree in below.items() if "forgetscope.cli" in _imported(tree)] == []
+
+
+def test_the_map_has_every_package_and_names_nothing_that_is_not_there() -> None:
+    text = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text[text.index("## The map") : text.index("## The way of an image")]
+    known = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert {name for name in known if not name.startswith("__") and f"`{name}`" not in table} == set()
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+)(\.[a-z]+)?`", text)
+    paths = [f"{path}{ending}" for path, ending in named if not path.startswith("docs/")]
+    assert len(paths) > 20
+    assert [path for path in paths if not (SOURCE / path).exists() and not (SOURCE / f"{path}.py").exists()] == []
 
 
 def _imported(tree: ast.Module) -> str:
