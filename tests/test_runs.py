@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ import forgetscope as fs
 from conftest import SMALL
 from forgetscope.benchmark.controlled import controlled_plan
 from forgetscope.cli.app import app
-from forgetscope.errors import DataError, SpecError
+from forgetscope.errors import TRACEBACK, DataError, ForgetscopeError, SpecError
 from forgetscope.report.document import study_document
 
 RUN = {"dataset": "squares", "epochs": 1, "first_batch": 16, "batch": 16, "sequence": ((0, 1), (2, 3))}
@@ -94,6 +95,22 @@ def test_a_simulated_store_takes_a_path(tmp_path: Path) -> None:
         (lambda: fs.Controlled(fs.BenchmarkSpec.load("glyphs"), runs=1), "runs = 1 is not valid"),
         (lambda: fs.compare(fs.RunSpec()), "fs.compare takes a Comparison, Variants or Controlled, not a RunSpec"),  # type: ignore[call-overload]
         (lambda: fs.plan({}), "fs.plan takes a RunSpec, .* or Controlled, not a dict"),  # type: ignore[arg-type]
+        (lambda: fs.compare(fs.RunSpec()), r"make one with fs.Comparison\(spec, "),  # type: ignore[call-overload]
+        (lambda: fs.compare(fs.BenchmarkSpec.load("glyphs")), r"make one with fs.Controlled\(spec\)"),  # type: ignore[call-overload]
+        (lambda: fs.compare({}), r"make one with fs.Comparison\(fs.RunSpec\(\*\*options\), "),  # type: ignore[call-overload]
+        (lambda: fs.plan(fs.plan(fs.RunSpec())), "not a Plan: fs.run takes a plan.$"),  # type: ignore[arg-type]
+        (lambda: fs.run(fs.RunSpec(), on="here"), r"on = 'here' is not valid: it should be an engine, such as fs.Here\(\)"),  # type: ignore[call-overload]
+        (lambda: fs.run(fs.RunSpec(), on=fs.Here), "on = <class '.*Here'> is not valid"),  # type: ignore[call-overload]
+        (lambda: fs.run(fs.RunSpec(), watch=3), "watch = 3 is not valid: it should be .* fs.Watcher"),  # type: ignore[call-overload]
+        (lambda: fs.run(fs.RunSpec(), watch=fs.Watcher), "watch = <class '.*Watcher'> is not valid"),  # type: ignore[call-overload]
+        (lambda: fs.Controlled(fs.RunSpec()), r"benchmark = RunSpec\(.* is not valid: it should be a benchmark"),  # type: ignore[arg-type]
+        (lambda: fs.simulate(fs.RunSpec(), "s"), r"spec = RunSpec\(.* is not valid: it should be a benchmark"),  # type: ignore[arg-type]
+        (lambda: fs.simulate(fs.BenchmarkSpec.load("glyphs"), "s", truth={}), r"truth = \{\} is not valid: .* Truth\(noise"),  # type: ignore[arg-type]
+        (lambda: fs.Comparison({}, ["uniform", "herding"]), r"run = \{\} is not valid: it should be a run"),  # type: ignore[arg-type]
+        (lambda: fs.Comparison(fs.RunSpec(), "uniform"), "policies = 'uniform' is not valid: it should be a list of names"),
+        (lambda: fs.Comparison(fs.RunSpec(), 3), "policies = 3 is not valid"),  # type: ignore[arg-type]
+        (lambda: fs.Variants({}), r"run = \{\} is not valid"),  # type: ignore[arg-type]
+        (lambda: fs.Variants(fs.RunSpec(), "validation=0.1"), "vary = 'validation=0.1' is not valid: it should be a list"),
     ],
 )
 def test_what_is_wrong_is_said_when_it_is_made(make: object, message: str) -> None:
@@ -105,3 +122,31 @@ def test_names_of_plans_are_by_default_those_of_the_command_line(small: fs.Bench
     assert fs.plan(fs.Comparison(fs.RunSpec(**RUN), ["uniform", "herding"])).id.startswith("squares-compare-")
     assert fs.plan(fs.Variants(fs.RunSpec(**RUN))).id.startswith("squares-variants-")
     assert fs.plan(fs.Controlled(small, runs=3)).id == controlled_plan(small, runs=3).id
+
+
+def test_a_plan_is_shown_in_a_line(small: fs.BenchmarkSpec) -> None:
+    plan = fs.plan(fs.Comparison(fs.RunSpec(**RUN), ["uniform", "herding"], pairs=1))
+    assert repr(plan) == f"<plan {plan.id}: 3 steps of 2 experiments>"
+    again = fs.plan(fs.Controlled(small, runs=3))
+    shown = len(again.chains) + 3 * len(again.reruns)
+    assert repr(again) == f"<plan {again.id}: {len(again.jobs)} steps of {shown} experiments>"
+
+
+def test_a_comparison_that_shows_nothing_says_why(
+    small: fs.BenchmarkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process without a word on standard error: what failed is a value."""
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text("def policy(candidates, quota, rng):\n    raise ValueError('no such image')\n")
+    wanted = fs.Comparison(fs.RunSpec(**RUN), ["own:policy", "uniform"], pairs=1)
+    with pytest.raises(
+        ForgetscopeError, match=r"^No pair .* under own:policy and another policy\. own\.py:2: ValueError: no such"
+    ):
+        fs.compare(wanted, "store", device="cpu", threads=1, progress=False)
+    assert fs.compare(wanted, "store", device="cpu", threads=1, progress=False, shard="1/1") == []
+    heard = Mock(spec=[name for name in vars(fs.Watcher) if not name.startswith("_")])  # no Watcher, but all of its methods
+    monkeypatch.setenv(TRACEBACK, "1")
+    fs.run(wanted, "other", device="cpu", threads=1, watch=heard)
+    heard.ended_badly.assert_called_once()
+    heard.note.assert_any_call("Traceback (most recent call last):")
+    assert capfd.readouterr() == ("", "")

@@ -29,6 +29,7 @@ _HOMES = {
     "forgetscope.data.acquisition": ("add_arrays", "add_data", "get_data"),
     "forgetscope.data.images": ("DataSet",),
     "forgetscope.data.library": ("load_data",),
+    "forgetscope.engines.dispatch": ("Watcher",),
     "forgetscope.engines.here": ("Here",),
     "forgetscope.engines.local": ("Local",),
     "forgetscope.engines.ray": ("Ray",),
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from forgetscope.data.acquisition import get_data as get_data
     from forgetscope.data.images import DataSet as DataSet
     from forgetscope.data.library import load_data as load_data
+    from forgetscope.engines.dispatch import Watcher as Watcher
     from forgetscope.engines.here import Here as Here
     from forgetscope.engines.local import Local as Local
     from forgetscope.engines.ray import Ray as Ray

@@ -72,6 +72,12 @@ def checked(make: type[Model], source: str, values: Mapping[str, Any], overrides
         raise SpecError(f"{source}: {of_file}{more}") from None
 
 
+def demand(name: str, value: object, kind: type, example: str) -> None:
+    """An error unless the value is of this kind; a string is no list of names, though Python takes it for one of letters."""
+    if not isinstance(value, kind) or isinstance(value, str):
+        raise SpecError(f"{name} = {_short.repr(value)} is not valid: it should be {example}.")
+
+
 def parse_setting(setting: str, option: str = "--set", example: str = "epochs=5") -> tuple[str, object]:
     """`key=value` from the command line; the value is TOML, or a plain word."""
     name, equals, text = setting.partition("=")

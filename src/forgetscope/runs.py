@@ -21,15 +21,17 @@ from forgetscope.benchmark.shards import Shard
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.variants import Variants, chains_by_variant
 from forgetscope.data.library import load_data
+from forgetscope.engines.dispatch import Watcher
 from forgetscope.engines.running import carry_out
-from forgetscope.errors import DataError, SpecError
+from forgetscope.engines.work import Place
+from forgetscope.errors import DataError, ForgetscopeError, SpecError
+from forgetscope.options import demand
 from forgetscope.progress import watch as display
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
 if TYPE_CHECKING:
-    from forgetscope.engines.dispatch import Outcome, Watcher
-    from forgetscope.engines.work import Place
+    from forgetscope.engines.dispatch import Outcome
 
 SPECS = (RunSpec, BenchmarkSpec, Comparison, Variants, Controlled)
 
@@ -78,6 +80,7 @@ class Options(TypedDict, total=False):
     progress: bool
     estimate: bool
     shard: str | None
+    retry: bool
 
 
 @overload
@@ -99,16 +102,18 @@ def run(
     progress: bool = True,
     estimate: bool = False,
     shard: str | None = None,
+    retry: bool = False,
 ) -> Experiment | list[Experiment | Failed]:
     """Run a specification or a plan, or what is missing of it in the store.
 
-    A RunSpec gives its Experiment, or raises what went wrong. Anything else gives a list in the order of the plan: of each
+    A RunSpec gives its Experiment, or raises what went wrong: on every engine the same class of forgetscope.errors (its
+    `__cause__`, and what is none of them, in this process only). Anything else gives a list in the order of the plan: of each
     chain, then of each rerun, its Experiment or why it has none; a step that fails stops nothing but what builds on it.
 
     on: fs.Here(), fs.Local(jobs=2) or fs.Ray(address=...). device, threads, channels_last (the memory layout) and compile
-    (through torch.compile) are short for those of fs.Here: recorded, and without effect on an id. watch: is told what happens;
-    by default a display on standard error, if there is `progress`. estimate: measure first how long it will take. shard: "2/8"
-    is the second of eight parts.
+    (through torch.compile) are short for those of fs.Here: recorded, and without effect on an id. watch: an fs.Watcher, told
+    what happens; by default a display on standard error, if there is `progress`. estimate: measure first how long it will
+    take. shard: "2/8" is the second of eight parts. retry: steps of a plan that failed before are tried again.
 
     Ctrl-C, SIGTERM and SIGUSR1 save a snapshot and stop: forgetscope.errors.Interrupted. The same call continues.
 
@@ -120,9 +125,12 @@ def run(
     _demand_spec(spec, "fs.run", (*SPECS, Plan))
     given = {"device": device, "threads": threads, "channels_last": channels_last, "compile": compile}
     opened, place = _opened(store), _place(on, {name: value for name, value in given.items() if value is not None})
+    told = {name for name in vars(Watcher) if not name.startswith("_")}
+    if watch is not None and (isinstance(watch, type) or not told <= {*dir(watch)}):
+        raise SpecError(f"watch = {watch!r} is not valid: it should be an fs.Watcher, or have all of its methods.")
     part, single = Shard.parse(shard) if shard else None, isinstance(spec, RunSpec)
     with display(enabled=progress) if watch is None else nullcontext(watch) as watcher:
-        made, outcome = carry_out(spec, opened, place, watcher, estimating=estimate, shard=part, raising=single)
+        made, outcome = carry_out(spec, opened, place, watcher, estimating=estimate, shard=part, again=retry, raising=single)
     if single:
         return Experiment(opened.chain(made.chains[0].steps[-1]))
     return experiments(made, opened, outcome, part)
@@ -138,7 +146,7 @@ def compare(
     spec: Comparison | Variants | Controlled, store: str | Path | Store = "forgetscope-store", **options: Unpack[Options]
 ) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
     """Run a comparison, or what is missing of it in the store, and say what it shows: the rows that `forgetscope compare`,
-    `variants` or `controlled` prints. What failed is in no row; fs.run says what did. Options: as of fs.run.
+    `variants` or `controlled` prints. What failed, as fs.run tells, is in no row; no row is an error. Options: as of fs.run.
 
     >>> import forgetscope as fs
     >>> spec = fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1)
@@ -147,8 +155,23 @@ def compare(
     ['uniform', 'herding']
     """
     _demand_spec(spec, "fs.compare", (Comparison, Variants, Controlled))
-    run(spec, store, **options)
-    return results(spec, plan_of(spec), _opened(store))
+    found = run(spec, store, **options)
+    rows = results(spec, plan_of(spec), _opened(store))
+    if not rows and not options.get("shard"):  # of one part there may be none yet
+        reasons = [each.message for each in found if isinstance(each, Failed)]
+        raise ForgetscopeError(" ".join([nothing_shown(spec), *reasons[:1]]))
+    return rows
+
+
+def nothing_shown(spec: Comparison | Variants | Controlled) -> str:
+    """What is wrong with a comparison that has no row."""
+    match spec:
+        case Comparison():
+            return f"No pair came to its end under {spec.compared_with} and another policy."
+        case Variants():
+            return "No pair came to its end."
+        case Controlled():
+            return "No step was picked."
 
 
 def results(
@@ -187,9 +210,12 @@ def _demand_spec(spec: object, function: str, known: Sequence[type]) -> None:
     if not isinstance(spec, tuple(known)):
         kinds = ", ".join(kind.__name__ for kind in known[:-1])
         made = "fs.RunSpec(**options)" if isinstance(spec, Mapping) else "fs.RunSpec.from_toml(path)"
-        raise SpecError(
-            f"{function} takes a {kinds} or {known[-1].__name__}, not a {type(spec).__name__}: make one with {made}."
-        )
+        if RunSpec not in known:
+            made = f'fs.Comparison({"spec" if isinstance(spec, RunSpec) else made}, ["uniform", "herding"])'
+        advice = "fs.run takes a plan" if isinstance(spec, Plan) else f"make one with {made}"
+        if isinstance(spec, BenchmarkSpec):
+            advice = "make one with fs.Controlled(spec), or give it to fs.run"
+        raise SpecError(f"{function} takes a {kinds} or {known[-1].__name__}, not a {type(spec).__name__}: {advice}.")
 
 
 def _opened(store: object) -> Store:
@@ -203,6 +229,7 @@ def _place(on: Place | None, given: Mapping[str, Any]) -> Place:
         from forgetscope.engines.here import Here  # which needs torch
 
         return Here(**given)
+    demand("on", on, Place, "an engine, such as fs.Here(), fs.Local(jobs=2) or fs.Ray()")
     if given:
         raise SpecError(f"{', '.join(given)}: say it where you say on which engine: on=fs.{type(on).__name__}(...).")
     return on

@@ -28,6 +28,14 @@ RUN = {
     "sequence": ((0, 1), (2,), (3,)),
 }
 OWN = "def policy(candidates, quota, rng):\n    raise ValueError('no such image')\n"
+FICKLE = """from pathlib import Path
+FLAG = Path("missing").absolute()
+
+def policy(candidates, quota, rng):
+    if FLAG.exists():
+        raise ValueError("no such image")
+    return range(quota)
+"""
 
 
 class Watches(Watcher):
@@ -141,9 +149,27 @@ def test_what_fails_is_a_value_of_a_plan_and_an_error_of_a_run(place: Place) -> 
     assert fs.run(wanted, "store", on=place, progress=False)[0] == failed  # remembered, and not tried again unasked
     with pytest.raises(ForgetscopeError, match="no such image") as error:
         fs.run(fs.RunSpec(**RUN, policy="own:policy"), "store", on=place, progress=False)
+    assert isinstance(error.value, OwnCodeFailed)
     if isinstance(place, fs.Here):
-        assert isinstance(error.value, OwnCodeFailed)
         assert isinstance(error.value.__cause__, ValueError)
+
+
+def test_what_failed_is_tried_again_when_asked(place: Place) -> None:
+    Path("own.py").write_text(FICKLE)
+    Path("missing").touch()
+    wanted, first, second, third = (
+        fs.Comparison(fs.RunSpec(**RUN), ["own:policy", "uniform"], pairs=1),
+        *(Watches() for _ in "123"),
+    )
+    failed, _ = fs.run(wanted, "store", on=place, watch=first)
+    assert isinstance(failed, fs.Failed)
+    Path("missing").unlink()
+    told = "1 step failed before and is not tried again: retry=True"
+    assert fs.run(wanted, "store", on=place, watch=second)[0] == failed
+    assert [told in watches.notes for watches in (first, second)] == [False, True]
+    assert all(isinstance(found, fs.Experiment) for found in fs.run(wanted, "store", on=place, watch=third, retry=True))
+    assert (third.todo, told in third.notes) == ([2], False)
+    assert fs.run(wanted, "store", on=place, progress=False, retry=True)[0].id == failed.id  # nothing is left to try
 
 
 def test_what_diverges_is_a_value_of_a_plan_and_an_error_of_a_run(place: Place) -> None:

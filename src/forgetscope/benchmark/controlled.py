@@ -16,6 +16,7 @@ from forgetscope.benchmark.plans import Plan, Reruns, empty_plan
 from forgetscope.benchmark.space import BenchmarkSpec, sample
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
+from forgetscope.options import demand
 from forgetscope.randomness import Streams
 
 RERUNS = 19
@@ -35,6 +36,7 @@ class Controlled:
     runs: int = RERUNS
 
     def __post_init__(self) -> None:
+        demand("benchmark", self.benchmark, BenchmarkSpec, 'a benchmark, such as fs.BenchmarkSpec.load("glyphs")')
         if self.runs < 2:
             raise SpecError(f"runs = {self.runs} is not valid: it should be greater than or equal to 2.")
 

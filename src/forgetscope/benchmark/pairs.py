@@ -7,14 +7,14 @@ and shares its steps. A sequence that the run spells out stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forgetscope.benchmark.plans import Plan, empty_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
-from forgetscope.options import nearest
+from forgetscope.options import demand, nearest
 from forgetscope.spec import RunSpec
 
 PAIRS = 5
@@ -38,6 +38,8 @@ class Comparison:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        demand("run", self.run, RunSpec, "a run, such as fs.RunSpec(epochs=2)")
+        demand("policies", self.policies, Iterable, 'a list of names, such as ["uniform", "herding"]')
         run, policies, baseline = self.run, self.policies, self.compared_with
         for policy in policies:
             member_of(run, 0, policy=policy)

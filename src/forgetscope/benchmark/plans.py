@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from forgetscope.benchmark.space import BenchmarkSpec, Partition, sample
+from forgetscope.characters import counted
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.learning.plugins import source_digests
 from forgetscope.scenario import Increments, sequence_of
@@ -73,6 +74,10 @@ class Plan:
     chains: list[Chain] = field(default_factory=list)
     reruns: list[Reruns] = field(default_factory=list)
     steps_wanted: int = 0  # with those that several experiments share counted for each
+
+    def __repr__(self) -> str:
+        experiments = len(self.chains) + sum(len(picked.others) for picked in self.reruns)
+        return f"<plan {self.id}: {counted(len(self.jobs), 'step')} of {counted(experiments, 'experiment')}>"
 
     @cached_property
     def id(self) -> str:

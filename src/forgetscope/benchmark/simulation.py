@@ -28,6 +28,7 @@ from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.errors import SpecError
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.sampling import iterations_per_epoch
+from forgetscope.options import demand
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec, step_id
 from forgetscope.store import StepRecord, Store, TableName
@@ -79,7 +80,10 @@ def simulate(
     >>> fs.simulate(benchmark, "simulated", reruns=0).written
     6
     """
-    truth, store = truth or Truth(), store if isinstance(store, Store) else Store(store)
+    truth = Truth() if truth is None else truth
+    demand("spec", spec, BenchmarkSpec, 'a benchmark, such as fs.BenchmarkSpec.load("glyphs")')
+    demand("truth", truth, Truth, "a forgetscope.benchmark.truth.Truth, such as Truth(noise=0.2)")
+    store = store if isinstance(store, Store) else Store(store)
     data = data_facts(spec.template.dataset, spec.template.image_size)
     simulation = Simulation(seed, truth, replace(data, digest=truth.digest(seed)), spec.template.image_size)
     made = _plans(spec, simulation.data, reruns)

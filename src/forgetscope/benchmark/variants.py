@@ -6,7 +6,7 @@ What a first step is made of (its network, its images) cannot; such a variant ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from forgetscope.benchmark.pairs import PAIRS, check_pairs, member_of, plan_name
 from forgetscope.benchmark.plans import Plan, empty_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
-from forgetscope.options import nearest, parse_setting
+from forgetscope.options import demand, nearest, parse_setting
 from forgetscope.spec import RunSpec
 
 FIXED = ("dataset", "image_size", "increment", "steps", "sequence_seed", "sequence", "seed")  # what a pair is
@@ -54,6 +54,8 @@ class Variants:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        demand("run", self.run, RunSpec, "a run, such as fs.RunSpec(epochs=2)")
+        demand("vary", self.vary, Iterable, 'a list, such as ["validation=0.1"]')
         check_pairs(self.pairs)
         _ = self.runs  # or an error
 

@@ -46,8 +46,7 @@ def compare(
     run = run_spec(config, options.settings)
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
     wanted = fs.Comparison(run, names, baseline, pairs, title)
-    nothing = f"No pair came to its end under {wanted.compared_with} and another policy."
-    _tell(wanted, options, "policies" if as_json else None, comparison_view, nothing)
+    _tell(wanted, options, "policies" if as_json else None, comparison_view)
 
 
 @with_plan_options
@@ -74,7 +73,7 @@ def variants(
 
     run = run_spec(config, options.settings)
     wanted = fs.Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
-    _tell(wanted, options, "variants" if as_json else None, variants_view, "No pair came to its end.")
+    _tell(wanted, options, "variants" if as_json else None, variants_view)
 
 
 @with_plan_options
@@ -93,7 +92,7 @@ def controlled(
     from forgetscope.report.terminal.studies import controlled_view
 
     wanted = fs.Controlled(fs.BenchmarkSpec.load(benchmark, overrides(options.settings)), runs)
-    _tell(wanted, options, "steps" if as_json else None, controlled_view, "No step was picked.")
+    _tell(wanted, options, "steps" if as_json else None, controlled_view)
 
 
 def _tell(
@@ -101,11 +100,10 @@ def _tell(
     options: PlanOptions,
     key: str | None,
     view: Callable[[Any], RenderableType],
-    nothing: str,
 ) -> None:
-    """Run it and print what it shows, as JSON if there is a key for its rows. nothing: what is wrong if there are no rows."""
+    """Run it and print what it shows, as JSON if there is a key for its rows."""
     from forgetscope.report.document import study_document
-    from forgetscope.runs import results
+    from forgetscope.runs import nothing_shown, results
 
     plan, store, outcome = options.work_off(wanted)
     rows = results(wanted, plan, store)
@@ -116,4 +114,4 @@ def _tell(
     name_failures(plan, store, outcome)
     if not rows:
         where = f"{shlex.quote(plan.id)} --store {shlex.quote(str(options.store))}"
-        raise ForgetscopeError(f"{nothing} See `forgetscope bench status {where}`.")
+        raise ForgetscopeError(f"{nothing_shown(wanted)} See `forgetscope bench status {where}`.")

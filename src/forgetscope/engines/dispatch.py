@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from forgetscope import errors
 from forgetscope.benchmark.costs import Forecast
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.benchmark.records import Journal
@@ -37,7 +38,16 @@ class Prospect:
 
 class Watcher:
     """Is told what happens while a plan is being run, notes also before it is planned. This one says nothing: override what
-    you want to hear."""
+    you want to hear.
+
+    >>> import forgetscope as fs
+    >>> class Epochs(fs.Watcher):
+    ...     def epoch_ended(self, job, epoch, loss, accuracy):
+    ...         print(f"step {job.spec.step}, epoch {epoch}")
+    >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "watched", watch=Epochs())
+    step 1, epoch 1
+    step 2, epoch 1
+    """
 
     def planned(self, plan: Plan, ahead: Prospect) -> None: ...
     def started(self, job: Job) -> None: ...
@@ -95,7 +105,8 @@ class Dispatch:
             self.queue.without_parent(job.id)
         elif kind == "failed":
             self._write("failed", step=job.id, message=event["message"])
-            self._ended_badly(job, event["message"], ForgetscopeError(event["message"]))
+            error: type[ForgetscopeError] = getattr(errors, event.get("kind", ""), ForgetscopeError)  # which a bug becomes
+            self._ended_badly(job, event["message"], error(event["message"]))
         elif event["diverged"] is not None:
             self._write("diverged", step=job.id, **event["diverged"])
             self._ended_badly(

@@ -50,8 +50,12 @@ class Executor:
             )
         return cls(data, Store(Path(setup["store"])), settings, setup["sources"])
 
-    def run(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
-        """As `compute`, where an error is an event as well: failed, or refused if no other job would do better."""
+    def run(
+        self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None, *, log: bool = True
+    ) -> dict[str, Any]:
+        """As `compute`, where an error is an event as well: failed, or refused if no other job would do better.
+
+        log: where nobody but a log reads standard error, all that led to the error is printed there."""
         try:
             return self.compute(job, on_epoch, note, stop)
         except Interrupted:
@@ -60,12 +64,10 @@ class Executor:
             return {"event": "refused", "message": str(error)}
         except ForgetscopeError as error:
             if error.__cause__ is not None:  # a user's own code
-                traceback.print_exc()
-                for line in traceback.format_exc().splitlines() if os.environ.get(TRACEBACK) else ():
-                    note(line)
-            return {"event": "failed", "message": str(error)}
+                _tell_all(note, log=log)
+            return {"event": "failed", "message": str(error), "kind": type(error).__name__}
         except Exception as error:
-            traceback.print_exc()
+            _tell_all(note, log=log)
             return {"event": "failed", "message": f"{type(error).__name__}: {error}"}
 
     def compute(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
@@ -98,3 +100,10 @@ class Executor:
         if step.state_freed:
             return f"The state of step {id[:8]} was freed and is needed again; recomputing it."
         return step
+
+
+def _tell_all(note: Callable[[str], None], *, log: bool) -> None:
+    if log:
+        traceback.print_exc()
+    for line in traceback.format_exc().splitlines() if os.environ.get(TRACEBACK) else ():
+        note(line)

@@ -46,7 +46,7 @@ class HereEngine(OnThisMachine):
 
     def run(self, dispatch: Dispatch, stop: Stop) -> None:
         while (job := dispatch.take()) is not None:
-            execute = self._executor.compute if dispatch.raising else self._executor.run
+            execute = self._executor.compute if dispatch.raising else partial(self._executor.run, log=False)
             end = execute(self.work.request(job), partial(dispatch.epoch_ended, job), dispatch.note, stop)
             if end["event"] == "refused":
                 raise InputError(end["message"])

@@ -12,6 +12,7 @@ from forgetscope.benchmark.plans import Plan, descendants
 from forgetscope.benchmark.recipes import Spec, plan_of, templates_of
 from forgetscope.benchmark.records import Journal, record_plan
 from forgetscope.benchmark.shards import Shard
+from forgetscope.characters import counted
 from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Dispatch, Outcome, Prospect, Watcher, divergence
 from forgetscope.engines.queue import JobQueue
@@ -34,23 +35,30 @@ def carry_out(
     *,
     estimating: bool = False,
     shard: Shard | None = None,
-    again: Collection[str] = (),
+    again: Collection[str] | bool = (),
     raising: bool = False,
     stop: Stop | None = None,
 ) -> tuple[Plan, Outcome]:
     """Run what the store lacks of a plan, or of what a specification asks for. What is wrong with any of it is said first.
 
-    again: steps that failed and are to be tried again. raising: as of Dispatch. A stop, which signals ask for, is Interrupted,
-    with everything saved."""
+    again: steps that failed and are to be tried again; True: all that did; False: none, and their number is noted. raising: as
+    of Dispatch. A stop, which signals ask for, is Interrupted, with everything saved."""
     stop = stop or Stop()
     with on_signals(stop):
         place.settings()  # what this machine cannot do is said before data are made
         plan = made_ready(wanted, watcher.note)
         with engaged(place, plan, store) as engine:
-            if again:
-                record_plan(store, plan).retry(again)
             if plan.recorded:
                 watcher.note(f"Plan {plan.id}" + (f", part {shard.number} of {shard.count}" if shard else ""))
+                journal, failed = record_plan(store, plan, shard), again
+                if isinstance(failed, bool):
+                    part = plan.jobs.keys() if shard is None else shard.steps(plan)
+                    failed = [id for id in journal.failures(plan.done(store)) if id in part]
+                if again:
+                    journal.retry(failed)
+                elif failed:
+                    steps = counted(len(failed), "step", "failed before and is/failed before and are")
+                    watcher.note(f"{steps} not tried again: retry=True")
             ahead = prospect(engine, calibrating=estimating, stop=stop, note=watcher.note, shard=shard)
             watcher.planned(plan, ahead)
             for id in sorted(ahead.bad) if raising else ():
