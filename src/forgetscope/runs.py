@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.analysis.questions.controlled import ControlledStep, controlled_results
@@ -21,7 +21,7 @@ from forgetscope.benchmark.shards import Shard
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.variants import Variants, chains_by_variant
 from forgetscope.data.library import load_data
-from forgetscope.engines.dispatch import Watcher
+from forgetscope.engines.dispatch import Outcome, Watcher
 from forgetscope.engines.running import carry_out
 from forgetscope.engines.work import Place
 from forgetscope.errors import DataError, ForgetscopeError, SpecError
@@ -29,9 +29,6 @@ from forgetscope.options import demand
 from forgetscope.progress import watch as display
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
-
-if TYPE_CHECKING:
-    from forgetscope.engines.dispatch import Outcome
 
 SPECS = (RunSpec, BenchmarkSpec, Comparison, Variants, Controlled)
 
@@ -165,13 +162,8 @@ def compare(
 
 def nothing_shown(spec: Comparison | Variants | Controlled) -> str:
     """What is wrong with a comparison that has no row."""
-    match spec:
-        case Comparison():
-            return f"No pair came to its end under {spec.compared_with} and another policy."
-        case Variants():
-            return "No pair came to its end."
-        case Controlled():
-            return "No step was picked."
+    under = f" under {spec.compared_with} and another policy" if isinstance(spec, Comparison) else ""
+    return "No step was picked." if isinstance(spec, Controlled) else f"No pair came to its end{under}."
 
 
 def results(

@@ -80,10 +80,9 @@ def simulate(
     >>> fs.simulate(benchmark, "simulated", reruns=0).written
     6
     """
-    truth = Truth() if truth is None else truth
+    truth, store = Truth() if truth is None else truth, store if isinstance(store, Store) else Store(store)
     demand("spec", spec, BenchmarkSpec, 'a benchmark, such as fs.BenchmarkSpec.load("glyphs")')
     demand("truth", truth, Truth, "a forgetscope.benchmark.truth.Truth, such as Truth(noise=0.2)")
-    store = store if isinstance(store, Store) else Store(store)
     data = data_facts(spec.template.dataset, spec.template.image_size)
     simulation = Simulation(seed, truth, replace(data, digest=truth.digest(seed)), spec.template.image_size)
     made = _plans(spec, simulation.data, reruns)

@@ -62,13 +62,14 @@ class Executor:
             raise
         except DamagedData as error:  # no step can be right with them
             return {"event": "refused", "message": str(error)}
-        except ForgetscopeError as error:
-            if error.__cause__ is not None:  # a user's own code
-                _tell_all(note, log=log)
-            return {"event": "failed", "message": str(error), "kind": type(error).__name__}
         except Exception as error:
-            _tell_all(note, log=log)
-            return {"event": "failed", "message": f"{type(error).__name__}: {error}"}
+            kind, known = type(error).__name__, isinstance(error, ForgetscopeError)
+            if not known or error.__cause__ is not None:  # a bug, or a user's own code
+                if log:
+                    traceback.print_exc()
+                for line in traceback.format_exc().splitlines() if os.environ.get(TRACEBACK) else ():
+                    note(line)
+            return {"event": "failed", "message": str(error) if known else f"{kind}: {error}", "kind": kind if known else ""}
 
     def compute(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
         """An event: done (perhaps diverged), or parent, which must be done again first."""
@@ -100,10 +101,3 @@ class Executor:
         if step.state_freed:
             return f"The state of step {id[:8]} was freed and is needed again; recomputing it."
         return step
-
-
-def _tell_all(note: Callable[[str], None], *, log: bool) -> None:
-    if log:
-        traceback.print_exc()
-    for line in traceback.format_exc().splitlines() if os.environ.get(TRACEBACK) else ():
-        note(line)
