@@ -155,8 +155,8 @@ def compare(
     found = run(spec, store, **options)
     rows = results(spec, plan_of(spec), _opened(store))
     if not rows and not options.get("shard"):  # of one part there may be none yet
-        reasons = [each.message for each in found if isinstance(each, Failed)]
-        raise ForgetscopeError(" ".join([nothing_shown(spec), *reasons[:1]]))
+        reason = next((f" {each.message}" for each in found if isinstance(each, Failed)), "")
+        raise ForgetscopeError(nothing_shown(spec) + reason)
     return rows
 
 

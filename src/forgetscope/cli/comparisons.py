@@ -96,7 +96,10 @@ def controlled(
 
 
 def _tell(
-    wanted: fs.Comparison | fs.Variants | fs.Controlled, options: PlanOptions, key: str | None, view: Callable[[Any], RenderableType]
+    wanted: fs.Comparison | fs.Variants | fs.Controlled,
+    options: PlanOptions,
+    key: str | None,
+    view: Callable[[Any], RenderableType],
 ) -> None:
     """Run it and print what it shows, as JSON if there is a key for its rows."""
     from forgetscope.report.document import study_document

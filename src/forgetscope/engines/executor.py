@@ -54,8 +54,7 @@ class Executor:
         self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None, *, log: bool = True
     ) -> dict[str, Any]:
         """As `compute`, where an error is an event as well: failed, or refused if no other job would do better.
-
-        log: where nobody but a log reads standard error, all that led to the error is printed there."""
+        log: whether standard error is a log, which gets all that led to the error."""
         try:
             return self.compute(job, on_epoch, note, stop)
         except Interrupted:
