@@ -305,7 +305,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(tmp_path: Path) -> 
 
 
 def replace_steps(sample: Sample, chosen: NDArray[np.int64]) -> Sample:
-    lists = {name: [getattr(sample, name)[i] for i in chosen] for name in ("steps", "increment", "retention", "root")}
+    lists = {name: [getattr(sample, name)[i] for i in chosen] for name in ("steps", "cells", "root")}
     return replace(sample, **lists, values={})
 
 

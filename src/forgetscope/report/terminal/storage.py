@@ -85,4 +85,4 @@ def _sized(title: str, names: Sequence[str], rows: Sequence[tuple[str, str, int]
 
 
 def _cell(value: object) -> str:
-    return PLAIN.significant(value, 6) if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)  # as SQL takes it back
