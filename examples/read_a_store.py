@@ -45,7 +45,8 @@ def read(store: str) -> None:
     by_step = past.groupby(["experiment", "step"])
     for measure in ("sic", "cic", "nic"):
         rho = by_step.apply(lambda step, measure=measure: step[measure].corr(step["forgetting"], method="spearman"))
-        print(f"  {measure.upper()}  {rho.mean():+.2f}  over {rho.notna().sum()}")
+        known = rho.dropna()  # a ranking takes three classes
+        print(f"  {measure.upper()}  {f'{known.mean():+.2f}' if len(known) else '–'}  over {len(known)}")
 
 
 if __name__ == "__main__":

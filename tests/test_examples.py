@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from forgetscope.store import Store
+from made import make_experiment
+
 FOLDER = Path(__file__).parents[1] / "examples"
 SMALL = {
     "own_policy": "--seeds 1 --epochs 1 --classes 2 --image-size 8",
@@ -42,3 +45,12 @@ def test_it_runs(name: str, tmp_path: Path, tiny_store: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert SAYS[name] in ran.stdout
+
+
+def test_a_store_without_rankings_has_no_correlation(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    make_experiment(store, steps=2, classes=1)
+    command = [sys.executable, str(FOLDER / "read_a_store.py"), str(tmp_path / "store")]
+    ran = subprocess.run(command, capture_output=True, encoding="utf-8", check=True, env={**os.environ, "PYTHONUTF8": "1"})
+    assert "SIC  –  over 0" in ran.stdout

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from forgetscope.errors import InputError
 from forgetscope.learning.candidates import Candidates
 from forgetscope.learning.networks import SmoothNetwork
 from forgetscope.testing import BrokenContract, check_network, check_policy
@@ -171,3 +172,14 @@ def test_dropout_and_batch_norm_keep_the_contract_but_for_single_images() -> Non
 
 def test_images_need_not_be_square() -> None:
     check_network(lambda classes: SmoothNetwork((4, 6), 5, classes, np.random.default_rng(0)), image_size=(4, 6))
+
+
+def test_what_is_given_in_place_of_a_function_is_named() -> None:
+    with pytest.raises(InputError, match=r"check_policy was given 'uniform'. Give it the function itself"):
+        check_policy("uniform")  # type: ignore[arg-type]
+    with pytest.raises(
+        InputError, match=r"check_network was given a Linear\. Give it what makes a network: factory\(classes\)"
+    ):
+        check_network(nn.Linear(3, 4))
+    with pytest.raises(InputError, match="check_network was given a str"):
+        check_network("resnet8")  # type: ignore[arg-type]

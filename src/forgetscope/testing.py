@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from forgetscope.data.inputs import Normalisation
-from forgetscope.errors import SpecError
+from forgetscope.errors import InputError, SpecError
 from forgetscope.learning import networks
 from forgetscope.learning.candidates import Candidates
 from forgetscope.learning.policies import Policy, checked_choice
@@ -71,6 +71,8 @@ def check_policy(policy: Policy, *, ordered: bool = True) -> None:
     Traceback (most recent call last):
     forgetscope.testing.BrokenContract: policy <lambda> moved NumPy's global generator. Draw from `rng`, which it is given.
     """
+    if not callable(policy):
+        raise InputError(f"check_policy was given {policy!r}. Give it the function itself: policy(candidates, quota, rng).")
     name = getattr(policy, "__name__", type(policy).__name__)
 
     def choice(candidates: Candidates, quota: int, seed: int = 0) -> list[int]:
@@ -130,6 +132,8 @@ def check_network(
     ...         return self.head(self.features(images))
     >>> check_network(Small, image_size=8)
     """
+    if isinstance(factory, nn.Module) or not callable(factory):
+        raise InputError(f"check_network was given a {type(factory).__name__}. Give it what makes a network: factory(classes).")
     name, classes = getattr(factory, "__name__", type(factory).__name__), 3
     size = (image_size, image_size) if isinstance(image_size, int) else image_size
     images = torch.randn(6, 3, *size, generator=torch.Generator().manual_seed(0))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -116,6 +118,49 @@ def test_sums_of_other_classes_are_refused_with_both() -> None:
         Sums(NODES).load_state_dict({"epoch": torch.ones(1), "model": torch.ones(1)})
     with pytest.raises(InputError, match="Nothing has been measured yet"):
         _ = Sums(NODES).coefficients
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda state: {}, r"The state is \{\}, without sums. .* To begin anew, call reset\(\)"),
+        (lambda state: {"probe": state}, r"\['probe'\] are not the names of a state_dict of Sums. Load what"),
+        (lambda state: {"nodes": state["nodes"], "pairs": state["pairs"]}, r"\['nodes', 'pairs'\] are not the names"),
+        (lambda state: list(state), r"<class 'list'>.* are not the names of a state_dict of Sums"),
+        (lambda state: state | {"values": [1.0]}, r"values is \[1.0\], expected a tensor"),
+        (lambda state: state | {"iterations": torch.arange(5)}, r"iterations has the shape \(5,\), expected \(2,\)"),
+        (lambda state: state | {"nodes": torch.arange(4)}, r"nodes has the shape \(4,\), expected \(3,\)"),
+        (lambda state: state | {"pairs": torch.ones(9, 9)}, r"pairs has the shape \(9, 9\), expected \(3, 9\)"),
+        (lambda state: state | {"pairs": torch.ones(3)}, r"pairs has the shape \(3,\), expected \(3, 3\)"),
+        (lambda state: state | {"log_sim": torch.ones(4)}, r"log_sim has the shape \(4,\), expected \(3,\)"),
+        (lambda state: state | {"values": torch.ones(2, 8, 4)}, r"pairs has the shape \(3, 5\), expected \(4, 5\)"),
+        (lambda state: state | {"values": torch.ones(3, 3)}, r"values has the shape \(3, 3\), expected \(3, 8, 3\)"),
+        (lambda state: state | {"values": torch.tensor(1.0)}, r"values has the shape \(\), expected \(8, 0\)"),
+        (lambda state: {"nodes": torch.tensor(3)}, r"nodes has the shape \(\), expected \(0,\)"),
+    ],
+)
+def test_a_state_that_is_none_of_sums_is_refused_and_changes_nothing(change: Callable[..., Any], said: str) -> None:
+    sums = sums_of([1, 2])
+    with pytest.raises(InputError, match=said):
+        sums.load_state_dict(change(sums.state_dict()))
+    assert same(sums, sums_of([1, 2]))
+
+
+def test_sums_without_nodes_take_their_own_empty_state() -> None:
+    Course(torch.zeros(0)).load_measured(Course(torch.zeros(0)).measured_state())
+    Sums().load_state_dict(Sums().state_dict())
+    sums_of([1], None).load_state_dict(sums_of([1, 2]).state_dict())
+
+
+def test_sums_are_added_to_sums_alone() -> None:
+    whole = sum([sums_of([1]), sums_of([2])])
+    assert isinstance(whole, Sums)
+    assert same(whole, sums_of([1]) + sums_of([2]))
+    for other in (1, measurement(1), torch.ones(3)):
+        with pytest.raises(TypeError):
+            _ = sums_of([1]) + other
+        with pytest.raises(TypeError):
+            _ = other + sums_of([1])
 
 
 def test_a_snapshot_holds_the_sums_under_the_names_that_it_always_had() -> None:

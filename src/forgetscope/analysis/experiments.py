@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_ran
 from forgetscope.spec import PROTOCOL
 from forgetscope.store import Setting, Store, StoredStep, TableName, past_rows, told_apart
 
+Names = dict[tuple[str, str | None], str]  # by name and digest of own code or data
 USUAL = ("protocol", PROTOCOL)  # said of other steps only
 AVERAGED = ("accuracy_when_learned", "mean_forgetting", "forgetting_range", "forgetting_half_gap")
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
@@ -233,19 +234,24 @@ def overview(found: Sequence[Experiment]) -> list[Overview]:
                 groups.setdefault(settings[:number], []).append(experiment)
         if experiment.diverged is not None:
             diverged[settings] += 1
-    data = told_apart((e.data_title, e.data["digest"]) for e in found if not e.simulated)
-    return [_overview(settings, group, diverged[settings], data) for settings, group in groups.items() if len(group) > 1]
+    names = told_apart((e.data_title, e.data["digest"]) for e in found if not e.simulated)
+    names |= told_apart((e.network, e.chain[0].setting.network_source) for e in found) | policy_names(found)
+    return [_overview(settings, group, diverged[settings], names) for settings, group in groups.items() if len(group) > 1]
 
 
-def _overview(
-    settings: tuple[Setting, ...], group: Sequence[Experiment], diverged: int, data: Mapping[tuple[str, str | None], str]
-) -> Overview:
-    step, title, digest = len(settings), group[0].data_title, settings[0].digest
-    made = [digest[:18]] if group[0].simulated else []  # other seeds and truths are other settings
+def policy_names(found: Iterable[Experiment]) -> Names:
+    """What to call the policies of these experiments, wherever they are shown."""
+    return told_apart(step.setting.policy for experiment in found for step in experiment.chain[1:])
+
+
+def _overview(settings: tuple[Setting, ...], group: Sequence[Experiment], diverged: int, names: Names) -> Overview:
+    step, own = len(settings), settings[0]
+    data, network = (group[0].data_title, own.digest), (own.network, own.network_source)
+    made = [own.digest[:18]] if group[0].simulated else []  # other seeds and truths are other settings
     summaries = [next(s for s in experiment.summaries if s.step == step) for experiment in group]
     ranked = [s.ranked_classes for s in summaries]
     return Overview(
-        setting=(data.get((title, digest), title), settings[0].network, *made, *_readable(settings)),
+        setting=(names.get(data, data[0]), names[network], *made, *_readable(settings, names)),
         step=step,
         experiments=len(group),
         diverged=diverged,
@@ -254,12 +260,12 @@ def _overview(
     )
 
 
-def _readable(settings: Sequence[Setting]) -> list[str]:
+def _readable(settings: Sequence[Setting], names: Names) -> list[str]:
     """`epochs=20`; an option that changes between steps appears again."""
     parts: list[str] = []
     previous: dict[str, Any] = {}
     for setting in settings:
-        current = {**setting.options, "network_source": setting.network_source}
+        current = {**setting.options, "policy": names.get(setting.policy), "policy_source": None}
         current = {name: value for name, value in current.items() if value is not None and (name, value) != USUAL}
         parts += [f"{name}={json.dumps(value)}" for name, value in current.items() if previous.get(name) != value]
         previous = current

@@ -10,7 +10,7 @@ import sys
 from forgetscope.errors import WriteError
 
 OUTPUT, MESSAGES = 1, 2  # file descriptors
-SUBSTITUTES = {"ρ": "r", "–": "-", "−": "-", "…": "~", "\u202f": " ", "±": "+-"}  # of our tables; of one width, if it can be
+SUBSTITUTES = {"ρ": "r", "ₚ": "p", "–": "-", "−": "-", "…": "~", "\u202f": " ", "±": "+-"}  # of one width, if it can be
 
 
 def mend_streams() -> None:

@@ -49,11 +49,16 @@ class Sums:
         """Of how many probes."""
         return len(self.iterations)
 
-    def __add__(self, other: Sums) -> Sums:
+    def __add__(self, other: object) -> Sums:
+        if not isinstance(other, Sums):
+            return NotImplemented
         self._demand(other.nodes, other.values)
         log_sim = other.log_sim if self.log_sim is None else self.log_sim
         iterations, values = self.iterations + other.iterations, self.values + other.values
         return Sums(self.nodes or other.nodes, iterations, values, _added(self.pairs, other.pairs), log_sim)
+
+    def __radd__(self, other: object) -> Sums:
+        return self + Sums() if isinstance(other, int) and other == 0 else NotImplemented  # what sum() begins with
 
     def add(self, measurement: Measurement, iteration: int | None = None) -> None:
         """One more probe; iteration: how many of training are done, by default the probes are counted."""
@@ -95,15 +100,26 @@ class Sums:
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state_dict` gave, in place of what is here."""
-        loose = {name: tensor.cpu() for name, tensor in state.items()}
-        nodes, iterations, values = (loose.pop(name, None) for name in ("nodes", "iterations", "values"))
-        unknown = loose.keys() - {"pairs", "log_sim"}
-        if unknown or (iterations is None) != (values is None):
-            raise InputError(f"{sorted(state)} are not the names of a state_dict of Sums. Load what Sums.state_dict() gave.")
-        self._demand(None if nodes is None else tuple(nodes.tolist()), [] if values is None else list(values))
-        self.iterations, self.values = ([], []) if iterations is None or values is None else (iterations.tolist(), list(values))
-        self.pairs, self.log_sim = loose.get("pairs"), loose.get("log_sim")
+        """Take over what `state_dict` gave, in place of what is here; anything else is refused, and nothing changes."""
+        remedy, needed = "Load what Sums.state_dict() gave.", {"iterations", "values"}
+        names = set(state) if isinstance(state, Mapping) else {type(state)}
+        if names - {"nodes"} and not needed <= names <= needed | {"nodes", "pairs", "log_sim"}:
+            raise InputError(f"{sorted(map(str, names))} are not the names of a state_dict of Sums. {remedy}")
+        if not names and self.state_dict():  # that of empty sums without nodes is {}, as in our snapshots before a probe
+            raise InputError(f"The state is {{}}, without sums. {remedy} To begin anew, call reset().")
+        if odd := [f"{name} is {part!r:.60}" for name, part in state.items() if not isinstance(part, Tensor)]:
+            raise InputError(f"{odd[0]}, expected a tensor. {remedy}")
+        parts = {name: tensor.cpu() for name, tensor in state.items()}
+        found = {name: tuple(tensor.shape) for name, tensor in parts.items()}
+        probes, classes = found.get("values", ())[:1], found.get("values", found.get("nodes", ()))[-1:] or (0,)
+        expected = {"nodes": classes, "iterations": probes, "values": (*probes, len(QUANTITIES), *classes), "log_sim": classes}
+        expected["pairs"] = (*classes, *max(classes, found.get("pairs", ())[-1:]))  # as many new classes as there are
+        if wrong := [name for name in sorted(found, reverse=True) if found[name] != expected[name]]:  # values first
+            raise InputError(f"{wrong[0]} has the shape {found[wrong[0]]}, expected {expected[wrong[0]]}. {remedy}")
+        values = list(parts.get("values", ()))
+        self._demand(tuple(parts["nodes"].tolist()) if "nodes" in parts else None, values)
+        self.iterations, self.values = (parts["iterations"].tolist() if values else []), values
+        self.pairs, self.log_sim = parts.get("pairs"), parts.get("log_sim")
 
     def to_frame(self) -> pd.DataFrame:
         """A row per past class, named by its head node: the sums of its terms, and LOG-SIM."""

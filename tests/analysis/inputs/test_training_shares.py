@@ -48,6 +48,7 @@ def test_a_store_without_probes_during_training_does_not_speak_of_a_quarter_of_i
     assert "25\u202f%" not in ends.reading
     assert "quarter of training" not in " ".join(ends.more["claims"]["claim"])
     assert "Missing: glyphs, step 2: no probe in the first quarter of training but the one before it" in ends.reading
+    assert "asked; three epochs or more are needed, and probe_every = 1 measures after every epoch." in ends.reading
 
 
 def test_a_store_that_was_probed_along_training_is_asked_about_its_first_quarter(same: Analysis) -> None:

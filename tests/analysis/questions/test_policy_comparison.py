@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from scipy import stats
 
 from conftest import TINY, run_experiment
@@ -14,6 +16,7 @@ from forgetscope.analysis.index import glance
 from forgetscope.analysis.questions.policies import compare_policies, planned_experiments
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.report.terminal.experiments import store_view
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 from made import make_experiment
@@ -96,7 +99,15 @@ def test_two_versions_of_an_own_policy_are_two_policies(tmp_path: Path) -> None:
             make_experiment(store, steps=2, classes=3, seed=seed, policy="mine:choose", source=source)
     rows = [(row.policy, row.pairs) for row in compare_policies(glance(store))]
     assert rows == [("uniform", 2), ("mine:choose@aaaaaaaa", 2), ("mine:choose@bbbbbbbb", 2)]
-    assert [row.experiments for row in overview(glance(store))] == [2, 2, 2]
+    means = overview(glance(store))
+    assert [row.experiments for row in means] == [2, 2, 2]
+    named = ["mine:choose@aaaaaaaa", "mine:choose@bbbbbbbb", "uniform"]
+    heads = [part for row in means for part in row.setting if part.startswith("policy")]
+    assert sorted(heads) == [f'policy="{name}"' for name in named]
+    listed = Console(width=200, file=io.StringIO())
+    listed.print(store_view(glance(store)))
+    shown = listed.file.getvalue()  # type: ignore[attr-defined]
+    assert [shown.count(f" {name} ") for name in named] == [2, 2, 2]
 
 
 def _key(experiment: Experiment) -> tuple[int, str, float | None]:

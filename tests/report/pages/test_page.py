@@ -22,7 +22,7 @@ def test_the_headline_names_the_most_and_the_least_forgotten_class(store: Store)
     page = render_page(small(store), {})
     assert headline(page) == (
         "Step 3: past classes lost 38 % of their accuracy on average, but unevenly: "
-        "class 0 lost 75 %, class 3 lost nothing. SIC ranked them best (rho = 1.00)."
+        "class 0 lost 75 %, class 3 lost nothing. SIC ranked them best (ρ = 1.00)."
     )
 
 

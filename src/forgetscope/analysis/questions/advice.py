@@ -181,9 +181,11 @@ def _missing_in(sample: Sample) -> Iterator[str]:
             experiments = counted(sum(max(0, 2 - n) for n in counts.values()), "more experiment")
             yield f", step {number}: an ANOVA needs two steps in every partition, {experiments} would do."
         if probes_within(EARLY, sample.probes(number)) == 1:
+            longest = max(own.facts.setting.options["epochs"] for own in sample.steps if own.facts.step == number)
+            more = "" if probes_within(EARLY, longest + 1) > 1 else "three epochs or more are needed, and "
             yield (
                 f", step {number}: no probe in the first quarter of training but the one before it, so whether a quarter is "
-                "enough cannot be asked; probe_every = 1 measures after every epoch."
+                f"enough cannot be asked; {more}probe_every = 1 measures after every epoch."
             )
         mask = sample.mask(Subset(number))
         if len(sample.steps) and not np.isfinite(sample.values["SIC", "rho"][mask]).any():

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forgetscope.analysis.experiments import Experiment, StepSummary
+from forgetscope.analysis.experiments import Experiment, StepSummary, policy_names
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
-from forgetscope.store import POLICY, Store, told_apart
+from forgetscope.store import POLICY, Store
 
 BASELINE = "uniform"
 QUANTITIES = {
@@ -40,7 +40,7 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
     """Every policy that forms pairs with the baseline policy, the baseline first; empty where there are none."""
     found = list(found)
     found = [experiment for experiment in found if not experiment.simulated] or found  # never both in one mean
-    names = told_apart(step.setting.policy for experiment in found for step in experiment.chain[1:])
+    names = policy_names(found)
     if len(names) < 2:
         return []
     siblings: dict[tuple[int, tuple[object, ...]], dict[str, StepSummary]] = {}

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from forgetscope.analysis.experiments import MEASURES, Experiment, Overview
+from forgetscope.analysis.experiments import MEASURES, Experiment, Overview, policy_names
 from forgetscope.analysis.questions.policies import QUANTITIES, PolicyComparison
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.tables import lines, make_table, plain, titled
@@ -34,6 +34,7 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
     table = make_table(
         ("id", "data", "network"), ("steps", "classes", "policy", "kept", "epochs", "seed", "mean FG", "FG-R", "ρ SIC")
     )
+    policies = policy_names(found)
     for experiment in list(found)[-LISTED:]:
         last = experiment.chain[-1].spec
         summary = experiment.summaries[-1] if experiment.summaries else None
@@ -46,7 +47,7 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
             experiment.network,
             f"{len(experiment.chain)}{'*' if experiment.diverged else ''}",
             "+".join(str(len(step.spec.classes)) for step in experiment.chain),
-            last.rehearsal.policy if last.rehearsal else PLAIN.missing,
+            policies.get(experiment.chain[-1].setting.policy, PLAIN.missing),
             budget(last.rehearsal) if last.rehearsal else PLAIN.missing,
             str(last.training.epochs),
             str(last.seed),

@@ -60,7 +60,7 @@ def _foresight(summary: StepSummary) -> str:
     if not known:
         return ""
     best = max(known, key=lambda name: known[name])
-    value = f"rho = {PLAIN.number(known[best])}"
+    value = f"ρ = {PLAIN.number(known[best])}"
     if known[best] <= 0:
         return f"No measure saw it coming (best: {MEASURES[best]}, {value})."
     return f"{MEASURES[best]} ranked them best ({value})."

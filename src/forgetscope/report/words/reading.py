@@ -76,7 +76,8 @@ def _claims(analysis: Analysis) -> Iterator[Passage]:
 
 def _place(row: dict[str, Any]) -> str:
     policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
-    return f"{row['benchmark']}{policy} step {row['subset']}: {row['what']} {PLAIN.estimate(estimate_of(row, 'value'))}"
+    value = f"{PLAIN.symbol(row['what'])} {PLAIN.estimate(estimate_of(row, 'value'))}"
+    return f"{row['benchmark']}{policy} step {row['subset']}: {value}"
 
 
 def _missing(analysis: Analysis) -> Iterator[Passage]:

@@ -136,7 +136,7 @@
   function drawPanel(name) {
     const box = byId(`panel-${name}`);
     const rho = view.step.correlations[name];
-    byId(`rho-${name}`).textContent = rho === null ? "" : `rho = ${decimal(rho)}`;
+    byId(`rho-${name}`).textContent = rho === null ? "" : `ρ = ${decimal(rho)}`;
     const rows = view.step.past.filter((row) => row.forgetting !== null && row[name] !== null);
     if (!rows.length) return leaveOut(box, "Not measured in this step.");
     const [x, y] = [rows.map((row) => row[name]), rows.map((row) => row.forgetting)];
