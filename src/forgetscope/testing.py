@@ -157,6 +157,16 @@ def check_network(
     _check_training(name, network, images, nodes, single_images)
     _check_state(name, network, twin, images)
     before = {key: value.clone() for key, value in network.state_dict().items()}
+    _check_growth(name, network, images, classes)
+    with _leaving_alone(f"a probe of network {name}", "Let features(images) draw nothing in evaluation mode."):
+        measure(network, ProbeData(images, nodes, torch.arange(classes), images, 3 + nodes % 2))
+    after = {key: value for key, value in network.state_dict().items() if not key.startswith("head.")}
+    _demand_same(
+        {key: before[key] for key in after}, after, f"network {name}: evaluation changes", "Change state in training only."
+    )
+
+
+def _check_growth(name: str, network: nn.Module, images: Tensor, classes: int) -> None:
     old = network.eval()(images)
     networks.grow_head(network, 2, np.random.default_rng(0))
     with _broken():
@@ -165,12 +175,6 @@ def check_network(
         raise BrokenContract(
             f"network {name}: a grown head changes the outputs of old classes. Compute them from `self.head` alone."
         )
-    with _leaving_alone(f"a probe of network {name}", "Let features(images) draw nothing in evaluation mode."):
-        measure(network, ProbeData(images, nodes, torch.arange(classes), images, 3 + nodes % 2))
-    after = {key: value for key, value in network.state_dict().items() if not key.startswith("head.")}
-    _demand_same(
-        {key: before[key] for key in after}, after, f"network {name}: evaluation changes", "Change state in training only."
-    )
 
 
 def _check_evaluation(name: str, network: nn.Module, images: Tensor) -> None:
