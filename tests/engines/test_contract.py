@@ -29,7 +29,7 @@ RUN = {
 }
 OWN = "def policy(candidates, quota, rng):\n    raise ValueError('no such image')\n"
 FICKLE = """from pathlib import Path
-FLAG = Path("missing").absolute()
+FLAG = Path(__file__).absolute().with_name("missing")  # workers may be elsewhere
 
 def policy(candidates, quota, rng):
     if FLAG.exists():
