@@ -244,6 +244,9 @@ def test_a_named_pipe_is_not_waited_for_and_one_of_the_shell_is_read(tmp_path: P
     for read in (RunSpec.from_toml, BenchmarkSpec.load):
         with pytest.raises(SpecError, match=r"Cannot read .*run.toml: it is a named pipe\."):
             read(tmp_path / "run.toml")
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+    with pytest.raises(SpecError, match=r"Cannot read .*loop.toml: Too many levels of symbolic links"):
+        RunSpec.from_toml(tmp_path / "loop.toml")
     reading, writing = os.pipe()
     os.write(writing, b"epochs = 7")
     os.close(writing)

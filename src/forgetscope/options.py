@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import reprlib
 import tomllib
@@ -26,7 +27,9 @@ SHARES = ("increment", "increments", "retention", "retentions", "alpha", "valida
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
     """What a person wrote down; whatever else the file is, is one sentence and the advice."""
     try:
-        if path.resolve().is_fifo():  # unlike that of <(command), which has no name, it may wait for a writer for ever
+        if Path(
+            os.path.realpath(path)
+        ).is_fifo():  # unlike that of <(command), which has no name, it may wait for a writer for ever
             raise OSError("it is a named pipe")
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(LONGEST_FILE + 1)
