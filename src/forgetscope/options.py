@@ -27,7 +27,7 @@ SHARES = ("increment", "increments", "retention", "retentions", "alpha", "valida
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
     """What a person wrote down; whatever else the file is, is one sentence and the advice."""
     try:
-        # Unlike that of <(command), a pipe with a name may wait for a writer for ever. `resolve` would raise where links turn round.
+        # Unlike that of <(command), a pipe with a name may wait for ever. `resolve` would raise where links turn round.
         if Path(os.path.realpath(path)).is_fifo():
             raise OSError("it is a named pipe")
         with path.open(encoding="utf-8-sig") as file:
