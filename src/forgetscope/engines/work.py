@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -87,7 +88,7 @@ class OnThisMachine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(ABC):
     """Where the steps of a plan are computed, and how each of them: what changes the last bits of a result at most."""
 
     device: str = "auto"
@@ -107,5 +108,6 @@ class Place:
 
         return choose_settings(self.device, self.threads, channels_last=self.channels_last, compile=self.compile)
 
+    @abstractmethod
     def hired(self, work: Work) -> AbstractContextManager[Engine]:
-        raise NotImplementedError
+        """An engine for the work, and its workers for as long as the block lasts."""
