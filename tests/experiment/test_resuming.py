@@ -32,10 +32,10 @@ class Listens(Watcher):
         self.notes.append(text)
 
 
-def run(store: Store, stop: StopsAtLook | None = None) -> list[str]:
+def run(store: Store, stop: StopsAtLook | None = None, **options: object) -> list[str]:
     listens = Listens()
     with contextlib.suppress(Interrupted):
-        run_experiment(RunSpec(**SHORT), store, device="cpu", threads=1, progress=listens, stop=stop)
+        run_experiment(RunSpec(**SHORT | options), store, device="cpu", threads=1, progress=listens, stop=stop)
     return listens.notes
 
 
@@ -135,3 +135,28 @@ def test_a_whole_snapshot_fits_wherever_it_was_taken(whole: list[StoredStep], tm
             break
         assert run(store, StopsAtLook(11)) == []
     assert_same_bytes(store, whole)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"momentum": 0.0, "weight_decay": 0.0},
+        {"precision": "bfloat16"},
+        {"sampling": "reshuffled"},
+        {"sampling": "reshuffled-short"},
+        {"validation": 0.2},
+        {"alpha": 0.3, "batch": 50, "first_batch": 64},
+        {"probe_every": 2, "epochs": 3, "all_layers_every": 2},
+        {"probe_every": 0, "all_layers_every": 0, "every_iteration": False, "released_nic": False},
+        {"policy": "least-forgotten", "retention": 0.05},
+        {"network": "resnet8-projected"},
+    ],
+    ids=lambda options: ",".join(options),
+)
+def test_whatever_is_run_no_snapshot_of_its_own_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    for _ in range(200):
+        assert run(store, StopsAtLook(17), **options) == []
+        if len(store.ids()) == 2:
+            return
+    pytest.fail("no progress")

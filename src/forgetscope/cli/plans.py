@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def training() -> Iterator[None]:
-    """A block that with_plan_options: signals stop it as Ctrl-C does, and what it frees it may need again."""
+    """A block that trains: signals stop it as Ctrl-C does, and what it frees it may need again."""
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.default_int_handler)  # until a run takes them over
     keep_memory()
