@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 ASSETS := src/forgetscope/report/pages/assets
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test slow lint check torture benchmarks screenshots format clean
+.PHONY: demo test slow lint check torture claims benchmarks screenshots format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
@@ -31,6 +31,10 @@ check: lint test slow
 # The fault campaigns at full size, a few hours; ONLY=crashes runs one row, ONLY="crowds space" two.
 torture: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m torture $(ONLY)
+
+# Are the verdicts on the paper's claims right? 200 simulated stores under each of 85 truths; STORES=20 for fewer.
+claims: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m campaign $(STORES)
 
 # Each script prints ratios of things measured in one run, on real images: CIFAR=FOLDER-OR-ARCHIVE names CIFAR-100 if it is not
 # in the cache yet. More than half an hour; one of them: make benchmarks ONLY=probe.

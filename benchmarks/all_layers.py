@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from forgetscope.data.library import load_data
-from forgetscope.engines.allocation import keep_memory
 from forgetscope.learning.networks import build_network
+from forgetscope.threads import keep_memory
 from interleaved import Rounds
 from probe import CLASSES, sides_of
 from training import rehearsal_step

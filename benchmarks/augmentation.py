@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from forgetscope.data.augmentation import augment, draw
-from forgetscope.data.inputs import Normalisation
+from forgetscope.data.preprocessing import Normalisation, augment, draw
 from forgetscope.learning.networks import build_network
 from forgetscope.randomness import Streams
 from forgetscope.spec import AugmentationSpec

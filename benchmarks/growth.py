@@ -52,7 +52,7 @@ def classes() -> None:
         shares = torch.full((len(past),), 1 / len(past))
 
         def from_gradients() -> None:
-            coefficients(full, bias, sums.gradients[-NEW:].sum(dim=0), 0.5, shares, past)
+            coefficients(full=full, bias=bias, new=sums.gradients[-NEW:].sum(dim=0), alpha=0.5, shares=shares, nodes=past)
 
         def from_features() -> None:
             for part in torch.split(labels, CHUNK):

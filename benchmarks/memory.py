@@ -14,8 +14,8 @@ from pathlib import Path
 
 import forgetscope as fs
 from forgetscope.benchmark.plans import Job
-from forgetscope.engines.allocation import keep_memory
 from forgetscope.engines.dispatch import Watcher
+from forgetscope.threads import keep_memory
 
 SPEC = fs.RunSpec(dataset="cifar100", image_size=16, sequence=((0, 1), (2, 3)), retention=0.1, epochs=170)
 SHOWN = (2, 5, 10, 20, 40, 60, 80, 100, 120, 140, 160, 170)

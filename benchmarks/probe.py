@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 from forgetscope.data.images import DataSet
-from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import load_data
-from forgetscope.engines.allocation import keep_memory
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.experiment.preparation import training_set
 from forgetscope.learning.networks import build_network
 from forgetscope.measuring import measurement
 from forgetscope.measuring.gradients import GradientSums
 from forgetscope.measuring.measurement import Measurement, ProbeData
 from forgetscope.measuring.probe import Probe
+from forgetscope.threads import keep_memory
 from interleaved import Remote, Rounds, seconds, serve
 
 CLASSES = 10

@@ -18,15 +18,15 @@ import torch
 from torch.nn import functional as F
 
 from forgetscope.data.images import DataSet
-from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import load_data
-from forgetscope.engines.allocation import keep_memory
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.experiment.preparation import training_set
 from forgetscope.learning import networks
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.rsgd import make_optimiser, train_step
 from forgetscope.randomness import Streams
 from forgetscope.spec import TrainingSpec
+from forgetscope.threads import keep_memory
 from interleaved import Remote, Rounds, serve
 
 BATCH, CLASSES, KEPT = 128, 10, 40  # classes that are new, and as many past ones with 40 rehearsal images each

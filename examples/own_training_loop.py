@@ -24,7 +24,7 @@ import forgetscope as fs
 
 
 class Network(nn.Module):
-    """Anything with `features` and a linear `head` will do."""
+    """Anything will do, whatever its parts are called."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -33,11 +33,8 @@ class Network(nn.Module):
         self.body = nn.Sequential(*first, *second, nn.AdaptiveAvgPool2d(2), nn.Flatten())
         self.head = nn.Linear(128, classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        return self.body(images)
-
     def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.features(images))
+        return self.head(self.body(images))
 
     def grow(self, new: int) -> None:
         old, self.head = self.head, nn.Linear(self.head.in_features, self.head.out_features + new)

@@ -17,5 +17,8 @@ def class_mean_gradients(features: Tensor, logits: Tensor, labels: Tensor, class
     return sums.gradients / sums.counts[:, None, None]  # 0 / 0 = NaN
 
 
-def from_rehearsal(full: Tensor, rehearsal: Tensor, *others: Any, **named: Any) -> Coefficients:
-    return coefficients(full, rehearsal.double() - full.double(), *others, **named)
+def from_rehearsal(
+    full: Tensor, rehearsal: Tensor, new: Tensor, alpha: float, shares: Tensor, nodes: Tensor | None = None, **named: Any
+) -> Coefficients:
+    bias = rehearsal.double() - full.double()
+    return coefficients(full=full, bias=bias, new=new, alpha=alpha, shares=shares, nodes=nodes, **named)

@@ -4,8 +4,7 @@ import json
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forgetscope.characters import counted, visible, visible_json
 

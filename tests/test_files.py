@@ -9,8 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forgetscope.errors import WriteError
 from forgetscope.files import (
@@ -24,14 +23,14 @@ from forgetscope.files import (
     size_of,
     with_checksum,
     without_checksum,
-    write_durably,
+    write_new,
 )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_one_clear_error() -> None:
     with pytest.raises(WriteError, match=r"No space left on device\. It needs 100 bytes; .* are free there\. Nothing that"):
-        write_durably(Path("/dev/full"), b"x" * 100)
+        write_new(Path("/dev/full"), b"x" * 100)
 
 
 def test_replacing_a_file_leaves_the_old_or_the_new(tmp_path: Path) -> None:

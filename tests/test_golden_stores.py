@@ -17,11 +17,18 @@ from forgetscope.store import SCHEMA, Store
 
 GOLDEN = Path(__file__).parent / "golden"
 FIRST, SECOND = "f20597d033216fbfca4c78c5dd6c9c8f", "f3fa24f9a0557b800d1137b8758595ee"
+VARIANCES, COVARIANCES = "cdafa5b911b9c91e80d9cbd4bd568823", "e86ca4e3fb857d890bd6437a28998c5d"
+MARGINS, LEARNED, MEANS = 164.90508, [0.795, 0.26], [32.27700111269951, 34.181018024683]  # as version 2 wrote them
 
 
 @pytest.fixture
 def old() -> Store:
     return Store.existing(GOLDEN / "schema-1")
+
+
+@pytest.fixture
+def second() -> Store:
+    return Store.existing(GOLDEN / "schema-2")
 
 
 def test_there_is_a_store_of_every_version() -> None:
@@ -76,3 +83,54 @@ def test_it_can_be_listed_exported_and_imported(old: Store, tmp_path: Path) -> N
     assert (held.steps, held.experiments, held.states, held.freeable) == (2, 1, 1, 0)
     export_steps(old.steps(), tmp_path / "old.tar")
     assert import_steps(tmp_path / "old.tar", Store(tmp_path / "new")).new == [FIRST, SECOND]
+
+
+def test_what_it_does_not_hold_is_said(old: Store) -> None:
+    for step in old.steps():
+        assert not step.has("predictions")
+        assert not step.has("keepsakes")
+        assert step.unpredicted == "was made by an earlier version, which recorded counts only"
+    for name in ("predictions", "keepsakes"):
+        assert rows(query(old, f"SELECT count(*) AS n FROM {name}")) == [{"n": 0}]
+
+
+def test_the_second_version_has_predictions_and_keepsakes(second: Store) -> None:
+    assert verify_store(second).damage == []
+    assert second.ids() == {FIRST, VARIANCES, COVARIANCES}
+    assert [step.unpredicted for step in second.steps()] == [None] * 3
+    first, last = (second.step(id).table("predictions").to_pandas() for id in (FIRST, COVARIANCES))
+    assert (len(first), len(last)) == (200, 400)
+    assert first["margin"].isna().all()
+    assert first["best_past"].isna().all()
+    assert (last["predicted"] == np.where(last["margin"] >= 0, last["best_past"], last["best_new"])).all()
+    assert last["margin"].sum() == pytest.approx(MARGINS, rel=1e-6)
+    counted = last.groupby(["true", "predicted"]).size().reset_index(name="count")
+    assert counted.equals(
+        second.step(COVARIANCES).table("confusion").to_pandas().sort_values(["true", "predicted"], ignore_index=True)
+    )
+    whole, part = (second.step(id).table("keepsakes") for id in (COVARIANCES, VARIANCES))
+    assert whole.select(range(5)).equals(part.select(range(5)))
+    assert whole.to_pydict() | {"mean": 0, "covariance": 0} == {
+        **{"class_id": [0, 1], "features_step": [1, 1], "images": [200, 200]},
+        **{"training_accuracy": LEARNED, "mean": 0, "covariance": 0},
+    }
+    for row, covariance in zip(part.to_pylist(), whole["covariance"].to_pylist(), strict=True):
+        matrix = np.zeros((64, 64), np.float32)
+        matrix[np.triu_indices(64)] = covariance
+        np.testing.assert_allclose(np.diag(matrix), row["variance"], rtol=2**-8)
+        assert sum(row["mean"]) == pytest.approx(MEANS[row["class_id"]], rel=1e-6)
+    with pytest.raises(StateFreed):
+        second.step(VARIANCES).state()
+
+
+def test_the_second_version_can_be_exported_imported_and_asked(second: Store, tmp_path: Path) -> None:
+    export_steps(second.steps(), tmp_path / "second.tar")
+    copy = Store(tmp_path / "new")
+    assert set(import_steps(tmp_path / "second.tar", copy).new) == second.ids()
+    found = rows(
+        query(copy, "SELECT step, len(mean) AS d, len(variance) AS v, len(covariance) AS c FROM keepsakes ORDER BY ALL")
+    )
+    assert found == [{"step": 2, "d": 64, "v": v, "c": c} for v, c in ((64, None), (64, None), (None, 2080), (None, 2080))]
+    found = rows(query(copy, 'SELECT step, avg(("true" = predicted)::INT) AS a FROM predictions GROUP BY ALL ORDER BY ALL'))
+    accuracy = rows(query(copy, "SELECT step, avg(accuracy) AS a FROM classes GROUP BY ALL ORDER BY ALL"))
+    assert [row["a"] for row in found] == pytest.approx([row["a"] for row in accuracy])

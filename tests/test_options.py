@@ -11,8 +11,8 @@ import pytest
 
 import forgetscope as fs
 from conftest import TINY
+from forgetscope.benchmark.pairs import parse_variant
 from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.benchmark.variants import parse_variant
 from forgetscope.errors import ForgetscopeError, SpecError
 from forgetscope.options import LONGEST_FILE, parse_setting
 from forgetscope.scenario import class_sequence

@@ -29,7 +29,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_readme_has_the_examples_that_these_tests_know() -> None:
     assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python"}
-    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 5, 3]
+    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 6, 3]
 
 
 def test_the_configuration_is_valid_and_the_same_as_in_the_examples() -> None:
@@ -66,6 +66,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
     assert "Means over experiments that differ in seed and classes only" in ran.stdout
     assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 2 + 2  # other policies share the first steps
     assert "paired difference to uniform" in ran.stdout
+    assert "steps imported into replication" in ran.stdout
 
 
 def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

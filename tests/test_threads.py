@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -63,3 +64,34 @@ def test_threads_are_told_to_wait_briefly_if_it_is_not_too_late_and_nobody_decid
     code = f"{before}import forgetscope, os; print(os.environ.get('GOMP_SPINCOUNT'))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == f"{expected}\n"
+
+
+PROBE = """
+import ctypes, os, resource, sys
+from forgetscope.threads import keep_memory
+if sys.argv[1] == "keep":
+    keep_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+for _ in range(10):
+    blocks = [libc.malloc(8_000_000) for _ in range(5)]
+    for block in blocks:
+        ctypes.memset(block, 1, 8_000_000)
+    for block in blocks:
+        libc.free(block)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no mallopt")
+def test_memory_that_is_taken_again_is_not_faulted_in_again() -> None:
+    def faults(choice: str) -> int:
+        ran = subprocess.run([sys.executable, "-c", PROBE, choice], capture_output=True, text=True, check=True)
+        return int(ran.stdout)
+
+    assert faults("keep") < faults("leave") - 10_000  # each round has about 10,000 pages, and the first must fault
+
+
+def test_a_c_library_without_the_switch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    threads.keep_memory()

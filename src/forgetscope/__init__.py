@@ -9,8 +9,6 @@
 Names are loaded when they are first used, so that importing the package costs nothing.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -22,10 +20,9 @@ _HOMES = {
     "forgetscope.analysis.experiments": ("Experiment", "open_experiment"),
     "forgetscope.analysis.results": ("Analysis", "analyse"),
     "forgetscope.benchmark.controlled": ("Controlled",),
-    "forgetscope.benchmark.pairs": ("Comparison",),
+    "forgetscope.benchmark.pairs": ("Comparison", "Variants"),
     "forgetscope.benchmark.simulation": ("simulate",),
     "forgetscope.benchmark.space": ("BenchmarkSpec",),
-    "forgetscope.benchmark.variants": ("Variants",),
     "forgetscope.data.acquisition": ("add_arrays", "add_data", "get_data"),
     "forgetscope.data.images": ("DataSet",),
     "forgetscope.data.library": ("load_data",),
@@ -33,6 +30,7 @@ _HOMES = {
     "forgetscope.engines.here": ("Here",),
     "forgetscope.engines.local": ("Local",),
     "forgetscope.engines.ray": ("Ray",),
+    "forgetscope.housekeeping.replication": ("unpack_replication",),
     "forgetscope.learning.candidates": ("Candidates",),
     "forgetscope.learning.policies": ("Policy",),
     "forgetscope.measuring.coefficients": ("Coefficients",),
@@ -48,26 +46,21 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _NAMES = sorted(["__version__", "errors", "testing", *_HOME_OF])
 
 if TYPE_CHECKING:
-    from forgetscope import errors as errors
-    from forgetscope import testing as testing
-    from forgetscope.analysis.experiments import Experiment as Experiment
-    from forgetscope.analysis.experiments import open_experiment as open_experiment
-    from forgetscope.analysis.results import Analysis as Analysis
-    from forgetscope.analysis.results import analyse as analyse
+    from forgetscope import errors as errors, testing as testing
+    from forgetscope.analysis.experiments import Experiment as Experiment, open_experiment as open_experiment
+    from forgetscope.analysis.results import Analysis as Analysis, analyse as analyse
     from forgetscope.benchmark.controlled import Controlled as Controlled
-    from forgetscope.benchmark.pairs import Comparison as Comparison
+    from forgetscope.benchmark.pairs import Comparison as Comparison, Variants as Variants
     from forgetscope.benchmark.simulation import simulate as simulate
     from forgetscope.benchmark.space import BenchmarkSpec as BenchmarkSpec
-    from forgetscope.benchmark.variants import Variants as Variants
-    from forgetscope.data.acquisition import add_arrays as add_arrays
-    from forgetscope.data.acquisition import add_data as add_data
-    from forgetscope.data.acquisition import get_data as get_data
+    from forgetscope.data.acquisition import add_arrays as add_arrays, add_data as add_data, get_data as get_data
     from forgetscope.data.images import DataSet as DataSet
     from forgetscope.data.library import load_data as load_data
     from forgetscope.engines.dispatch import Watcher as Watcher
     from forgetscope.engines.here import Here as Here
     from forgetscope.engines.local import Local as Local
     from forgetscope.engines.ray import Ray as Ray
+    from forgetscope.housekeeping.replication import unpack_replication as unpack_replication
     from forgetscope.learning.candidates import Candidates as Candidates
     from forgetscope.learning.policies import Policy as Policy
     from forgetscope.measuring.coefficients import Coefficients as Coefficients
@@ -75,10 +68,7 @@ if TYPE_CHECKING:
     from forgetscope.measuring.probe import Probe as Probe
     from forgetscope.report.pages.writing import write_report as write_report
     from forgetscope.report.typeset.papers import write_paper as write_paper
-    from forgetscope.runs import Failed as Failed
-    from forgetscope.runs import compare as compare
-    from forgetscope.runs import plan as plan
-    from forgetscope.runs import run as run
+    from forgetscope.runs import Failed as Failed, compare as compare, plan as plan, run as run
     from forgetscope.spec import RunSpec as RunSpec
     from forgetscope.store import Store as Store
 

@@ -1,7 +1,5 @@
 """Text to print: counts with their nouns; of foreign text, what would steer a terminal, or show another order, is escaped."""
 
-from __future__ import annotations
-
 import re
 
 # C0 with ESC, CR and backspace, DEL and C1; marks, embeddings, overrides and isolates of writing direction; line and

@@ -1,5 +1,6 @@
 """What can go wrong for a user, as types. Each message says what, which value, and what to do next."""
 
+OWN_CODE = "It is your own code."  # in messages about what it raised
 TRACEBACK = "FORGETSCOPE_TRACEBACK"  # set in the environment: errors are shown with all that led to them
 
 

@@ -25,26 +25,17 @@ NO_FILE = {errno.ELOOP, errno.ENXIO, errno.EISDIR}  # what opening says of links
 _without_locks: set[Path] = set()  # folders of which this process has said so
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Write and wait until the disk has it. A link that has this name is not followed."""
-    with told(path, len(data)), open(path, "wb", opener=_no_link) as file:
+def write_new(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write, and wait until the disk has it unless it can be made again. A link that has this name is not followed."""
+    with told(path, len(data)), open(path, "wb", opener=lambda at, flags: os.open(at, flags | os.O_NOFOLLOW, 0o666)) as file:
         file.write(data)
-        _sync(file)
-
-
-def write_soon(path: Path, data: bytes) -> None:
-    """Write and leave it to the system when the disk gets it: for what can be made again."""
-    with told(path, len(data)):
-        path.write_bytes(data)
+        if durable:
+            _sync(file)
 
 
 def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def replace_durably(path: Path, data: bytes, *, missing_ok: bool = False) -> None:
@@ -156,12 +147,8 @@ def matches_checksum(file: io.BufferedReader) -> bool:
 
 def size_of(path: Path) -> int:
     """Bytes in a file, or in all files below a folder; what vanishes meanwhile counts nothing."""
-    files = (
-        [path]
-        if not path.is_dir() or path.is_symlink()
-        else [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
-    )
-    total = 0
+    is_folder, total = path.is_dir() and not path.is_symlink(), 0
+    files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names] if is_folder else [path]
     for file in files:
         with suppress(FileNotFoundError):
             total += file.lstat().st_size

@@ -1,7 +1,5 @@
 """Foreign JSON: what others wrote, read strictly and within bounds, before anybody believes it."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Annotated, Any

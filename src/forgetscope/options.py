@@ -1,7 +1,5 @@
 """What a person writes down as options: TOML files and `key=value`, and what is wrong with them in words."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import os
@@ -78,6 +76,12 @@ def demand(name: str, value: object, kind: type, example: str) -> None:
     """An error unless the value is of this kind; a string is no list of names, though Python takes it for one of letters."""
     if not isinstance(value, kind) or isinstance(value, str):
         raise SpecError(f"{name} = {_short.repr(value)} is not valid: it should be {example}.")
+
+
+def demand_at_least(least: int, **given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None and value < least:
+            raise SpecError(f"{name} = {value} is not valid: it should be greater than or equal to {least}.")
 
 
 def parse_setting(setting: str, option: str = "--set", example: str = "epochs=5") -> tuple[str, object]:

@@ -1,10 +1,10 @@
-"""Where a person lets results be written: what is there and was not written by forgetscope is left as it is."""
-
-from __future__ import annotations
+"""Where a person lets results be written: what is there and was not written by forgetscope is left as it is. And who is told
+what while results are made."""
 
 import json
+import lzma
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 from forgetscope.errors import SpecError
 from forgetscope.files import file_digest, replace_durably, told
 
+Note = Callable[[str], None]  # a sentence for a person
+Progress = Callable[[str, int, int], None]  # what is counted, how many are done, how many there are (0: unknown)
 Listing = Mapping[str, Sequence[str]]  # name below the folder -> SHA-256 that the file may have
 
 LISTING = ".forgetscope.json"  # in every folder that was written here: what was written into it
@@ -25,7 +27,12 @@ PAGE = (  # the second is in pages of before there was the first
 )
 PDF = (b"/Creator (forgetscope)",)
 SHEET = (b"Software\0forgetscope",)
+XZ_MEMORY = 100 * 2**20  # bytes that unpacking .xz may take: enough for every preset of it
 EXPORT = (b'{\n "forgetscope": "export"',)
+
+
+def unheard(*told: object) -> None:
+    """Notes and progress for nobody."""
 
 
 def refuse_foreign_file(path: Path, marks: Sequence[bytes], what: str) -> None:
@@ -43,8 +50,10 @@ def refuse_foreign_file(path: Path, marks: Sequence[bytes], what: str) -> None:
             content = file.read(ENDS)
             file.seek(max(len(content), path.stat().st_size - ENDS))
             content += file.read(ENDS)
-    except OSError as error:
-        raise _left(path, f"cannot be read ({error.strerror})", "-o") from None
+        if path.suffix == ".xz":
+            content = lzma.LZMADecompressor(memlimit=XZ_MEMORY).decompress(content, ENDS)
+    except (OSError, lzma.LZMAError) as error:
+        raise _left(path, f"cannot be read ({getattr(error, 'strerror', error)})", "-o") from None
     if not any(mark in content for mark in marks):
         raise _left(path, f"is no {what} that was written here before", "-o")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from forgetscope.characters import counted, visible
 from forgetscope.engines.dispatch import Watcher
-from forgetscope.report.words.quantities import duration
+from forgetscope.report.words.units import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

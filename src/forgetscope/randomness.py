@@ -4,8 +4,6 @@ No global generator is read or moved, and there is no generator state to save. A
 and shifts nobody else's numbers; an experiment that changes one thing leaves every other draw as it was.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from typing import Literal
@@ -31,6 +29,7 @@ Purpose = Literal[
     "rerun",
     "simulation",
     "bootstrap",
+    "noise",
 ]
 
 

@@ -1,7 +1,5 @@
 """Plan, run and compare, as Python and the command line do it alike."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,13 +11,12 @@ from forgetscope.analysis.questions.controlled import ControlledStep, controlled
 from forgetscope.analysis.questions.policies import PolicyComparison, compare_policies, planned_experiments
 from forgetscope.analysis.questions.variants import VariantComparison, compare_variants
 from forgetscope.benchmark.controlled import Controlled
-from forgetscope.benchmark.pairs import Comparison
+from forgetscope.benchmark.pairs import Comparison, Variants, chains_by_variant
 from forgetscope.benchmark.plans import Plan, chain_of
-from forgetscope.benchmark.recipes import Spec, plan_of, templates_of
+from forgetscope.benchmark.recipes import Contrast, Spec, Wanted, plan_of, templates_of
 from forgetscope.benchmark.records import Journal, folder_of
 from forgetscope.benchmark.shards import Shard
 from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.benchmark.variants import Variants, chains_by_variant
 from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Outcome, Watcher
 from forgetscope.engines.running import carry_out
@@ -84,10 +81,10 @@ class Options(TypedDict, total=False):
 def run(spec: RunSpec, store: str | Path | Store = ..., **options: Unpack[Options]) -> Experiment: ...
 @overload
 def run(
-    spec: BenchmarkSpec | Comparison | Variants | Controlled | Plan, store: str | Path | Store = ..., **options: Unpack[Options]
+    spec: BenchmarkSpec | Contrast | Plan, store: str | Path | Store = ..., **options: Unpack[Options]
 ) -> list[Experiment | Failed]: ...
 def run(
-    spec: Spec | Plan,
+    spec: Wanted,
     store: str | Path | Store = "forgetscope-store",
     *,
     on: Place | None = None,
@@ -140,7 +137,7 @@ def compare(spec: Variants, store: str | Path | Store = ..., **options: Unpack[O
 @overload
 def compare(spec: Controlled, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[ControlledStep]: ...
 def compare(
-    spec: Comparison | Variants | Controlled, store: str | Path | Store = "forgetscope-store", **options: Unpack[Options]
+    spec: Contrast, store: str | Path | Store = "forgetscope-store", **options: Unpack[Options]
 ) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
     """Run a comparison, or what is missing of it in the store, and say what it shows: the rows that `forgetscope compare`,
     `variants` or `controlled` prints. What failed, as fs.run tells, is in no row; no row is an error. Options: as of fs.run.
@@ -160,14 +157,14 @@ def compare(
     return rows
 
 
-def nothing_shown(spec: Comparison | Variants | Controlled) -> str:
+def nothing_shown(spec: Contrast) -> str:
     """What is wrong with a comparison that has no row."""
     under = f" under {spec.compared_with} and another policy" if isinstance(spec, Comparison) else ""
     return "No step was picked." if isinstance(spec, Controlled) else f"No pair came to its end{under}."
 
 
 def results(
-    spec: Comparison | Variants | Controlled, plan: Plan, store: Store
+    spec: Contrast, plan: Plan, store: Store
 ) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
     """What a comparison shows, of as much of it as the store has."""
     match spec:
@@ -185,7 +182,9 @@ def experiments(plan: Plan, store: Store, outcome: Outcome, shard: Shard | None 
     said = {step: str(event["message"]) for step, event in Journal(folder_of(store, plan)).failures(set()).items()}
     said |= outcome.bad
     chains = [chain.steps for chain in plan.chains]
-    chains += [tuple(job.id for job in chain_of(plan.jobs, id)) for picked in plan.reruns for id in picked.others]
+    ends = {chain.steps[-1] for chain in plan.chains}
+    again = (id for picked in plan.reruns for id in (picked.original, *picked.others) if id not in ends)
+    chains += [tuple(job.id for job in chain_of(plan.jobs, id)) for id in again]
     return [_experiment(chain, store, said) for chain in chains if chain[-1] in part]
 
 

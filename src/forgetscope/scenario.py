@@ -1,7 +1,5 @@
 """Class sequences: which classes each incremental step introduces. A head's nodes follow step order, then class number."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from forgetscope.characters import counted

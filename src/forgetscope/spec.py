@@ -5,8 +5,6 @@ values of everything that can change its numbers, and nothing else. So a first s
 retention rate of the same sequence and seed shares it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -40,6 +38,7 @@ POLICIES = (
 )
 Sampling = Literal["iid", "reshuffled", "reshuffled-short"]
 Precision = Literal["float32", "bfloat16"]
+Kept = Literal["variance", "covariance"]  # of a past class's features, beside their mean
 Real = Annotated[float, BeforeValidator(lambda given: repr(given) if isinstance(given, bool) else given)]  # true is not 1.0
 Share = Annotated[Real, Field(gt=0, le=1)]
 OpenShare = Annotated[Real, Field(gt=0, lt=1)]
@@ -83,6 +82,16 @@ class RunSpec(Asked):
         description="CIFAR ResNet of depth 6n + 2 (resnet8, resnet20, resnet32, ...) or resnet18; with a projection to 64 "
         "features before the head: resnet8-projected, ...; or your own: package.module:factory.",
     )
+    initialisation: Literal["fan-in", "fan-out"] = Field(
+        "fan-in",
+        description="He initialisation of convolutions, by the inputs of a node (fan-in) or by the outputs, as in the released "
+        "scripts. Not of your own network.",
+    )
+    initial_weights: Literal["seeded", "unseeded"] = Field(
+        "seeded",
+        description="seeded: they follow from the seed. unseeded: the network is built before the seed is set, as in the "
+        "released scripts: every first step draws its own, from all that it is made of, so that it can be made again.",
+    )
     increment: Share = Field(0.10, description="Share of the data set's classes that each step introduces.")
     steps: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(3, description="Number of incremental steps.")
     sequence_seed: Seed | None = Field(None, description="Seed of the class sequence alone. Not set: the same as seed.")
@@ -96,6 +105,11 @@ class RunSpec(Asked):
         "or your own: package.module:function.",
     )
     retention: Share = Field(0.08, description="Share of each past class's training images that is kept.")
+    retained_of: Literal["used", "all"] = Field(
+        "used",
+        description="Of which images retention is a share where validation sets some aside: used: of those that are left. all: "
+        "of the whole class, as in the released scripts.",
+    )
     memory: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = Field(
         None, description="Images kept of all past classes together, divided anew in each step. Replaces retention."
     )
@@ -130,6 +144,14 @@ class RunSpec(Asked):
     brightness: Annotated[Real, Field(ge=0, le=1)] | None = Field(
         None, description="Augmentation: brightness factors from 1 - b to 1 + b. Not set: the data set's own."
     )
+    brightness_rounded: StrictBool = Field(
+        False, description="Augmentation: round pixels to 8 bits again after the brightness, as the released scripts do."
+    )
+    normalisation: Literal["own", "cifar10"] = Field(
+        "own",
+        description="own: by mean and deviation of the data set's training pixels. cifar10: by those of CIFAR-10, as the "
+        "released scripts do with Tiny-ImageNet.",
+    )
     probe_every: Epochs = Field(1, description="Epochs between two measurements of interference; 0 measures nothing.")
     all_layers_every: Epochs = Field(
         0,
@@ -142,7 +164,22 @@ class RunSpec(Asked):
     released_nic: StrictBool = Field(
         False, description="Measure also NIC with the wrong entry that the released scripts read in second steps."
     )
+    keepsake: Literal["none", Kept] = Field(
+        "none",
+        description="What each step keeps of a past class besides images: mean and variance, or covariance, of its features "
+        "under the network that learned it. Training is the same with all of them.",
+    )
+    script_behaviour: Literal["text", "released"] = Field(
+        "text",
+        description="released: whatever the paper's released scripts do otherwise than its text, as far as there is an option "
+        "for it (docs/beyond.md). An option that is given as well wins.",
+    )
     seed: Seed = Field(0, description="Everything random follows from it.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_released(cls, options: Any) -> Any:
+        return {**as_released(options), **options} if isinstance(options, Mapping) else options
 
     @model_validator(mode="after")
     def _options_agree(self) -> Self:
@@ -159,6 +196,8 @@ class RunSpec(Asked):
             raise ValueError(f"{beside[0]} is measured beside the probes, and probe_every = 0 takes none. Set it to 1")
         if self.image_size is not None:
             self.check_crop(self.image_size)
+        if self.initialisation != "fan-in" and ":" in self.network:
+            raise ValueError(f"initialisation = {self.initialisation!r}: {self.network} draws its own. Leave the option out")
         if self.policy not in POLICIES and not NAMED_CODE.fullmatch(self.policy):
             raise ValueError(f"policy = {self.policy!r} is not known.{nearest(self.policy, POLICIES)}".rstrip("."))
         steps = self.steps if self.sequence is None else len(self.sequence)
@@ -179,6 +218,13 @@ class RunSpec(Asked):
     def alpha_of(self, step: int) -> float:
         """The share of rehearsal images in a batch of this step, which is at least the second."""
         return self.alpha[step - 2] if isinstance(self.alpha, tuple) else self.alpha
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Its options that are set, but for what follows from script_behaviour: to make another run of."""
+        chosen = self.model_dump(exclude_unset=True)
+        follows = as_released(chosen)
+        return {name: value for name, value in chosen.items() if name not in follows or value != follows[name]}
 
     @classmethod
     def from_toml(cls, path: str | Path, overrides: Mapping[str, object] | None = None) -> Self:
@@ -207,6 +253,7 @@ class AugmentationSpec(Frozen):
     crop: int = 0
     flip: bool = False
     brightness: float = 0.0
+    brightness_rounded: Literal[True] | None = None  # to 8 bits
 
 
 class TrainingSpec(Frozen):
@@ -221,6 +268,9 @@ class TrainingSpec(Frozen):
     sampling: Sampling = "iid"
     validation: float | None = None
     precision: Literal["bfloat16"] | None = None  # not set: float32
+    normalisation: Literal["cifar10"] | None = None  # not set: the data set's own
+    initialisation: Literal["fan-out"] | None = None  # of the first step that later ones build on; not set: fan-in
+    initial_weights: Literal["unseeded"] | None = None  # likewise; not set: from the seed
 
 
 class RehearsalSpec(Frozen):
@@ -231,10 +281,12 @@ class RehearsalSpec(Frozen):
     policy_source: str | None = None  # SHA-256 of the file that holds a user's own policy
     retention: float | None  # exactly one of these two is set
     memory: int | None = None
+    retained_of: Literal["all"] | None = None  # not set: of the images that are used
     probe_every: int
     all_layers_every: int | None = None
     every_iteration: Literal[True] | None = None
     released_nic: Literal[True] | None = None
+    keepsake: Kept | None = None
 
 
 class StepSpec(Frozen):
@@ -261,6 +313,25 @@ class StepSpec(Frozen):
         return every > 0 and (epoch % every == 0 or epoch == self.training.epochs)
 
 
+def as_released(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What script_behaviour = "released" sets in a run with these options: what the paper's released scripts do on such data
+    with such a network. Empty where it is not asked for."""
+    if options.get("script_behaviour") != "released":
+        return {}
+    network, tiny = str(options.get("network")), options.get("dataset") == "tiny-imagenet"
+    found: dict[str, Any] = {"sampling": "reshuffled-short", "validation": 0.1, "retained_of": "all"}
+    found |= {"initial_weights": "unseeded", "brightness_rounded": True}
+    if ":" not in network:
+        found["initialisation"] = "fan-out"
+    if options.get("probe_every") != 0:
+        found["released_nic"] = True
+    if tiny:
+        found["normalisation"] = "cifar10"
+    if tiny or network == "resnet18":
+        found["network"] = "resnet18-projected"
+    return found
+
+
 def step_specs(
     run: RunSpec, sequence: Sequence[Sequence[int]], augmentation: AugmentationSpec, sources: Mapping[str, str] | None = None
 ) -> list[StepSpec]:
@@ -268,8 +339,10 @@ def step_specs(
 
     sources: SHA-256 of the code behind a user's own policy and network, by the names that the run gives them."""
     sources = sources or {}
-    chosen = {name: getattr(run, name) for name in AugmentationSpec.model_fields if getattr(run, name) is not None}
-    augmentation = AugmentationSpec(**{**augmentation.model_dump(), **chosen})
+    chosen = {name: getattr(run, name) for name in ("crop", "flip", "brightness") if getattr(run, name) is not None}
+    augmentation = augmentation.model_copy(update=chosen)
+    if run.brightness_rounded and augmentation.brightness:
+        augmentation = augmentation.model_copy(update={"brightness_rounded": True})
     specs = []
     for step, classes in enumerate(sequence, start=1):
         training = _training(
@@ -282,6 +355,9 @@ def step_specs(
             sampling=run.sampling,
             validation=run.validation or None,
             precision=None if run.precision == "float32" else run.precision,
+            normalisation=None if run.normalisation == "own" else run.normalisation,
+            initialisation=None if run.initialisation == "fan-in" else run.initialisation,
+            initial_weights=None if run.initial_weights == "seeded" else run.initial_weights,
         )
         rehearsal = None
         if step > 1:
@@ -291,10 +367,12 @@ def step_specs(
                 policy_source=sources.get(run.policy),
                 retention=run.retention if run.memory is None else None,
                 memory=run.memory,
+                retained_of="all" if run.retained_of == "all" and run.validation and run.memory is None else None,
                 probe_every=run.probe_every,
                 all_layers_every=run.all_layers_every or None,
                 every_iteration=run.every_iteration or None,
                 released_nic=run.released_nic or None,
+                keepsake=None if run.keepsake == "none" else run.keepsake,
             )
         specs.append(
             StepSpec(

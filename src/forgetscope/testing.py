@@ -6,8 +6,6 @@ def test_my_policy():
     check_policy(most_confident)
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from forgetscope.data.inputs import Normalisation
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import InputError, SpecError
 from forgetscope.learning import networks
 from forgetscope.learning.candidates import Candidates

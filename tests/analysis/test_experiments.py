@@ -8,7 +8,7 @@ import pytest
 from conftest import TINY, run_experiment
 from forgetscope.analysis.experiments import MEASURES, Experiment, open_experiment, overview
 from forgetscope.analysis.index import glance
-from forgetscope.analysis.statistics.estimates import spearman
+from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.errors import StoreError

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from forgetscope.benchmark.controlled import controlled_plan, other_classes
@@ -93,3 +93,34 @@ def test_where_the_classes_leave_no_choice() -> None:
 def test_without_probes_there_is_nothing_to_correlate() -> None:
     with pytest.raises(SpecError, match="probe_every = 0 measures neither NIC nor SIC"):
         controlled_plan(BenchmarkSpec.load("glyphs", {"probe_every": 0}), GLYPHS)
+
+
+def test_fresh_runs_are_of_experiment_0_and_the_original_is_not_among_them() -> None:
+    shape = {"experiments": 3, "increments": [0.1, 0.2], "retentions": [0.08]}
+    spec = BenchmarkSpec.load("glyphs", {**shape, "controlled_runs": "fresh"})
+    plan, whole = controlled_plan(spec, GLYPHS), benchmark_plan(spec, GLYPHS)
+    assert whole.jobs.keys() == benchmark_plan(BenchmarkSpec.load("glyphs", shape), GLYPHS).jobs.keys()
+    assert len(plan.reruns) == 4
+    for picked in plan.reruns:
+        runs = [plan.jobs[id] for id in (picked.original, *picked.others)]
+        (own,) = (chain for chain in whole.chains if chain.partition == picked.partition and chain.number == 0)
+        assert {job.parent for job in runs} == {own.steps[picked.step - 2]}
+        original = whole.jobs[own.steps[picked.step - 1]].spec
+        sets = {job.spec.classes for job in runs}
+        assert len(sets) == 20
+        assert original.classes not in sets
+        assert (own.steps[picked.step - 1] in plan.jobs) == (picked.step == 2)  # what third steps build on
+        assert {without_classes(job.spec) for job in runs} == {without_classes(original)}
+
+
+def test_fresh_runs_need_one_more_way_to_choose() -> None:
+    shape = {"increments": [0.5], "retentions": [0.08], "steps": 2, "experiments": 1}
+    four = replace(GLYPHS, classes=4)  # of the two that are left, two: one way, the original
+    for kind in ("original", "fresh"):
+        with pytest.raises(SpecError, match="in no partition can the new classes be chosen"):
+            controlled_plan(BenchmarkSpec(name="four", controlled_runs=kind, **shape), four, 1)
+    six = replace(GLYPHS, classes=6)
+    few = BenchmarkSpec(name="six", controlled_runs="fresh", **{**shape, "increments": [1 / 3]})
+    assert len(controlled_plan(few, six, 4).reruns) == 1  # 6 ways without the original are 5 runs
+    with pytest.raises(SpecError, match="in no partition"):
+        controlled_plan(few, six, 5)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forgetscope.benchmark.costs import step_work
 from forgetscope.benchmark.plans import benchmark_plan

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from conftest import TINY
@@ -168,7 +168,7 @@ def regress(tables: list[pd.DataFrame]) -> np.ndarray:
     "options", [{}, {"sic_effect": 0.0, "cic_effect": 0.5, "nic_effect": -0.3, "sic_nic": 0.2, "rerun_sic_nic": 0.2}]
 )
 def test_the_truth_is_recovered(options: dict[str, float]) -> None:
-    truth = Truth(**options)
+    truth = Truth(**options, image_share=0)
     tables = [standardised(made) for made in many(truth)]
     per_step, pooled = regress(tables), pd.concat(tables)
     margins = 4 * per_step.std(axis=0, ddof=1) / np.sqrt(len(tables))  # four standard errors
@@ -187,11 +187,56 @@ def test_the_truth_is_recovered(options: dict[str, float]) -> None:
 
 def test_steps_differ_as_much_as_they_are_told() -> None:
     """Without noise a step's own line shows, up to the rounding of its test images."""
-    told = regress([standardised(made) for made in many(Truth(noise=0, intercept_sd=0.5, slope_sd=0.2))])
+    told = regress([standardised(made) for made in many(Truth(noise=0, intercept_sd=0.5, slope_sd=0.2, image_share=0))])
     assert told[:, 0].std() == pytest.approx(0.5, rel=0.3)
     assert told[:, 1:].std(axis=0) == pytest.approx(0.2, rel=0.35)
-    alike = regress([standardised(made) for made in many(Truth(noise=0, intercept_sd=0, slope_sd=0), steps=5)])
+    even = Truth(noise=0, intercept_sd=0, slope_sd=0, image_share=0)
+    alike = regress([standardised(made) for made in many(even, steps=5)])
     assert alike.std(axis=0).max() < 0.02
+
+
+def test_test_images_are_drawn_in_pairs_around_the_true_accuracies() -> None:
+    """The same images when learned and now: counts are those of `classes`, and an image stays likely to be recognised."""
+    truth, before, now = Truth(accuracy_sd=0.0, spread=0.0, mean_forgetting=0.4, retention_power=0, image_share=0.5), [], []
+    for number in range(30):
+        jobs = chain(10, 5, seed=number, retention=0.2)
+        made = [record(jobs[: i + 1], 1, truth) for i in range(2)]
+        assert "forgetting" not in (made[0].simulated or {})
+        assert (made[1].simulated or {})["forgetting"] == pytest.approx([0.4] * 10)
+        found = [one.tables["predictions"].to_pandas() for one in made]
+        for one, predictions in zip(made, found, strict=True):
+            shares = (predictions["true"] == predictions["predicted"]).groupby(predictions["true"], sort=False).mean()
+            assert shares.tolist() == one.tables["classes"].to_pandas()["accuracy"].tolist()
+            counts = predictions.groupby(["true", "predicted"]).size().to_dict()
+            assert counts == one.tables["confusion"].to_pandas().set_index(["true", "predicted"])["count"].to_dict()
+            past = predictions["predicted"].isin(made[0].spec.classes) & (one is made[1])
+            assert ((predictions["margin"] >= 0) == past)[predictions["margin"].notna()].all()
+            assert (predictions["predicted"] == predictions["best_past"].where(past, predictions["best_new"])).all()
+        both = found[0].merge(found[1], on="image")
+        assert len(both) == 10 * round(DATA.test_images)
+        assert (both["true_x"] == both["true_y"]).all()
+        before += (both["true_x"] == both["predicted_x"]).tolist()
+        now += (both["true_y"] == both["predicted_y"]).tolist()
+    error = 4 * np.sqrt(0.25 / len(before))
+    assert (np.mean(before), np.mean(now)) == pytest.approx((0.75, 0.45), abs=error)
+    edges = stats.norm.ppf([0.75, 0.45])
+    together = stats.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]]).cdf(edges)
+    assert np.mean(np.logical_and(before, now)) == pytest.approx(together, abs=error)
+
+
+def test_without_test_images_ids_and_bytes_are_those_of_before_there_were_any(tmp_path: Path) -> None:
+    truth = Truth(image_share=0)
+    assert truth.digest(3) == "simulated-848ef5f60cdb63f59501bc6ccd9acb46"
+    assert "image_share" not in truth.recorded
+    store = Store(tmp_path)
+    simulate(toy(experiments=1, retentions=(0.08,)), store, 3, truth, reruns=0)
+    last = store.experiments()[0][-1]
+    assert not last.has("predictions")
+    found = hashlib.sha256("".join(str(last.table(name).to_pydict()) for name in TABLES).encode()).hexdigest()
+    assert (last.id, found) == (
+        "d4cded10791d68e26c790fbf1b15ceda",
+        "2a026e2e88e4589d416e33883ed26657c0d6a20f51e5e1229dc726c657bdb348",
+    )
 
 
 def test_without_effects_nothing_is_associated() -> None:
@@ -298,7 +343,11 @@ def test_no_simulated_step_has_the_id_of_another(tmp_path: Path) -> None:
 def test_records_and_plans_say_that_they_are_simulated(tmp_path: Path) -> None:
     store, truth = Store(tmp_path), Truth(noise=0.1)
     made = simulate(toy(), store, 7, truth, reruns=2)
-    assert all(step.simulated == {"seed": 7, "truth": truth.model_dump()} for step in store.steps())
+    for step in store.steps():
+        mark = dict(step.simulated or {})
+        true = mark.pop("forgetting", [])
+        assert mark == {"seed": 7, "truth": truth.model_dump()}
+        assert len(true) == len(step.past_classes("class_id")["class_id"])
     plans = recorded_plans(store)
     assert [plan["id"] for plan in plans] == sorted(made.plans)
     assert all(plan["simulated"]["seed"] == 7 for plan in plans)

@@ -7,8 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from forgetscope.benchmark.space import BenchmarkSpec, Partition, preset_text, presets, sample
@@ -88,6 +87,13 @@ def test_the_sample_does_not_depend_on_the_order_of_the_cells(
     assert sorted(map(repr, sample(usual, 20))) == sorted(map(repr, sample(other, 20)))
 
 
+@pytest.mark.parametrize("design", ["independent", "paired"])
+def test_each_increment_may_have_its_own_number_of_experiments(design: str) -> None:
+    few = sample(spec(experiments=[3, 1, 2], design=design), 20)
+    assert Counter(d.partition.increment for d in few) == {0.1: 9, 0.2: 3, 0.5: 6}
+    assert set(map(repr, few)) < set(map(repr, sample(spec(experiments=3, design=design), 20)))
+
+
 def test_another_retention_leaves_the_other_partitions_as_they_were() -> None:
     few, more = (sample(spec(experiments=3, retentions=r), 100) for r in ((0.08,), (0.08, 0.3)))
     assert [d for d in more if d.partition.retention == 0.08] == few
@@ -113,6 +119,8 @@ def test_a_paired_design_has_the_same_sequences_and_seeds_everywhere() -> None:
         ({"design": "pared"}, "design = 'pared' is not known. Did you mean 'paired'"),
         ({"epochs": 0}, "epochs = 0 is not valid"),
         ({"experiments": 0}, "experiments = 0 is not valid"),
+        ({"experiments": [3, 0, 3]}, "experiments"),
+        ({"experiments": [3, 4]}, r"experiments = \[3, 4\] for 3 increments: give one number, or one for each of them"),
         ({"name": "a/b"}, "name = 'a/b' is not valid"),
     ],
 )

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from forgetscope.benchmark.pairs import BASELINE, Variants, parse_variant, variants_plan
 from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.recipes import recorded_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans
-from forgetscope.benchmark.variants import BASELINE, Variants, parse_variant, variants_plan
 from forgetscope.data.library import load_data
 from forgetscope.errors import SpecError
 from forgetscope.spec import RunSpec
@@ -69,3 +69,13 @@ def test_what_is_wrong_is_said_before_anything_starts(setting: str, message: str
     with pytest.raises(SpecError) as error:
         parse_variant(setting, RUN)
     assert message in str(error.value)
+
+
+def test_the_scripts_behaviour_is_varied_with_all_that_follows_from_it() -> None:
+    released = RunSpec(script_behaviour="released", validation=0.2)
+    _, text, other = Variants(released, ["script_behaviour=text", "epochs=3"]).runs
+    assert text == RunSpec(script_behaviour="text", validation=0.2)  # what was given beside it stays
+    assert other == RunSpec(script_behaviour="released", validation=0.2, epochs=3)
+    assert other.sampling == released.sampling == "reshuffled-short"
+    _, back = Variants(RunSpec(), ["script_behaviour=released"]).runs
+    assert back.sampling == "reshuffled-short"

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import forgetscope as fs
-from forgetscope.analysis.exhibits import FIGURES, MORE, TABLES
+from forgetscope.analysis.exhibits.figures import FIGURES
+from forgetscope.analysis.exhibits.tables import MORE, TABLES
 from forgetscope.analysis.results import Analysis
 from forgetscope.cli.app import app
 from forgetscope.errors import SpecError
@@ -61,6 +62,12 @@ def test_one_table_is_printed_and_nothing_written(store: Path, tmp_path: Path, m
     document = json.loads(invoke("analyse", store, "--table", "spearman_SIC_NIC", "--resamples", "200", "--json").stdout)
     assert list(document["tables"]) == ["spearman_SIC_NIC"]
     assert [row["subset"] for row in document["tables"]["spearman_SIC_NIC"]] == ["2", "2_10_20", "3"] * 2
+    label = "spearman_individual_coefficients"
+    document = json.loads(
+        invoke("analyse", store, "--table", label, "--controls", "paper", "--resamples", "200", "--json").stdout
+    )
+    assert document["controls"] == "paper"
+    assert "CIC, NIC, ALL-NIC" in {row["given"] for row in document["tables"][label]}
 
 
 def test_misspelt_names_are_told(store: Path) -> None:
@@ -68,6 +75,8 @@ def test_misspelt_names_are_told(store: Path) -> None:
     assert (result.exit_code, "Did you mean 'spearman_SIC'?" in result.stderr) == (2, True)
     result = invoke("analyse", store, "--coding", "sums")
     assert (result.exit_code, "Did you mean 'sum'?" in result.stderr) == (2, True)
+    result = invoke("analyse", store, "--controls", "papr")
+    assert (result.exit_code, "--controls 'papr' is not known. Did you mean 'paper'?" in result.stderr) == (2, True)
     assert invoke("analyse", store / "nowhere").exit_code == 2
 
 

@@ -20,7 +20,7 @@ from forgetscope.cli.app import app
 from forgetscope.spec import RunSpec
 from forgetscope.store import SCHEMA, TABLES, Store
 
-HEAVY = {"torch", "pandas", "statsmodels", "matplotlib", "plotly", "scipy", "duckdb", "pyarrow"}
+HEAVY = {"torch", "pandas", "statsmodels", "matplotlib", "plotly", "scipy", "duckdb", "pyarrow", "numpy", "pydantic", "PIL"}
 COMMAND = [sys.executable, "-m", "forgetscope"]
 
 
@@ -82,7 +82,7 @@ def test_config_prints_a_file_that_run_accepts(tmp_path: Path) -> None:
 def test_run_then_run_again(config: Path, tmp_path: Path) -> None:
     first = invoke("run", config, "--store", tmp_path / "s", "--threads", "1", "--set", "sequence=[[0, 1], [2, 3]]")
     assert first.exit_code == 0, first.output
-    assert "Past classes after step 2, most forgotten first" in first.stdout
+    assert re.search(r"Past classes after step 2 of \w{8}, most forgotten first", first.stdout)
     assert re.search(r"step 2/2  epoch 2/2  loss \d\.\d{3}  accuracy \d+ %  0:00 left", first.stderr)
     again = invoke("run", config, "--store", tmp_path / "s", "--threads", "1", "--set", "sequence=[[0, 1], [2, 3]]")
     assert again.exit_code == 0
@@ -102,7 +102,7 @@ def test_json_holds_what_the_tables_hold(config: Path, store: Path) -> None:
 
 def test_show_by_id_and_step(store: Path) -> None:
     id = Store(store).experiments()[0][-1].id
-    assert "Past classes after step 2" in invoke("show", store, "--id", id[:6], "--step", "2").output
+    assert f"Past classes after step 2 of {id[:8]}" in invoke("show", store, "--id", id[:6], "--step", "2").output
     assert_one_clear_error(invoke("show", store, "--step", "9"), r"--step 9: experiment \w{8} has 3 steps")
     assert_one_clear_error(invoke("show", store, "--id", "zz"), "No steps in .* begin with 'zz'")
 
@@ -225,7 +225,7 @@ def test_kill_9_at_any_time_and_the_same_command_ends_in_the_same_bytes(config: 
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     for step in plan.steps:
-        for name in ["state.safetensors", *(f"{name}.parquet" for name in TABLES)]:
+        for name in ["state.safetensors", *(f"{name}.parquet" for name in (*TABLES, "predictions"))]:
             ours, theirs = (store / "steps" / step.id / name for store in (whole.path, killed))
             assert ours.read_bytes() == theirs.read_bytes(), name
 

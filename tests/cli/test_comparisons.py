@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner, Result
 
-from forgetscope.analysis.experiments import Experiment
+from forgetscope.analysis.experiments import Experiment, StepSummary
+from forgetscope.analysis.statistics.estimates import mean_estimate
+from forgetscope.analysis.statistics.noise import ceiling_estimate, reliability_estimate, spread_estimate
 from forgetscope.benchmark.controlled import controlled_plan
 from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import Plan
@@ -108,6 +111,27 @@ def test_paired_differences_by_hand(compared: tuple[Path, Path]) -> None:
     assert checked > 4
 
 
+def test_spread_reliability_and_ceiling_of_each_policy_are_those_of_its_steps(compared: tuple[Path, Path]) -> None:
+    """As functions of the statistics have them, which have oracles of their own."""
+    rows = json.loads(compare(compared, "--policies", "uniform,herding", "--pairs", "3", "--json").stdout)["policies"]
+    for row in rows:
+        steps: list[StepSummary] = []
+        for chain in Store(compared[1]).experiments():
+            assert chain[1].spec.rehearsal is not None
+            if chain[1].spec.rehearsal.policy == row["policy"]:
+                steps.append(Experiment(chain).summaries[row["step"] - 2])
+        variances, observed = (np.array([getattr(s, name) for s in steps]) for name in ("true_variance", "variance"))
+        variance, noises = mean_estimate(variances), [np.array(s.sampling) for s in steps]
+        expected = {
+            "spread": spread_estimate(variance),
+            "reliability": reliability_estimate(variances, observed),
+            "ceiling": ceiling_estimate(variance, noises),
+        }
+        for name, estimate in expected.items():
+            assert row["means"][name] == pytest.approx(asdict(estimate))
+        assert row["means"]["true_variance"]["value"] == pytest.approx(variance.value)
+
+
 def test_another_baseline_turns_the_differences_round(compared: tuple[Path, Path]) -> None:
     options = ("--policies", "uniform,herding", "--pairs", "3")
     forth, back = (
@@ -126,8 +150,11 @@ def test_the_table_of_policies(compared: tuple[Path, Path]) -> None:
     for text in ("Policies in step 2, in pairs that share their first step", "Policies in step 3", "worst class"):
         assert text in result.stdout
     assert "the paired difference to uniform" in result.stdout
-    assert re.search(r"^herding +3( +−?\d+\.\d{3} \(−?\d+\.\d{3}, −?\d+\.\d{3}\)){6}$", result.stdout, re.MULTILINE)
+    assert re.search(r"^herding +3( +−?\d+\.\d{3} \(−?\d+\.\d{3}, −?\d+\.\d{3}\)){9}$", result.stdout, re.MULTILINE)
     assert re.search(r"^( +[+−]?\d+\.\d{3} \([+−]?\d+\.\d{3}, [+−]?\d+\.\d{3}\)){6} *$", result.stdout, re.MULTILINE)
+    assert "true variance" not in result.stdout
+    assert len(re.findall(r"^  by noise( +\d+\.\d{3} \(−?\d+\.\d{3}, \d+\.\d{3}\)){2} *$", result.stdout, re.MULTILINE)) == 4
+    assert "by noise: FG-R and FG-HG if all past classes had been forgotten alike" in result.stdout
 
 
 def test_one_pair_has_no_interval(compared: tuple[Path, Path]) -> None:
@@ -171,6 +198,17 @@ def test_correlations_of_re_runs(rerun: tuple[Path, Path]) -> None:
     shown = invoke("controlled", rerun[0], "--store", rerun[1], "--runs", "3", "--no-estimate").stdout
     assert re.search(r"^ +2 +5 % +8 % +4 +5 ", shown, re.MULTILINE)
     assert "equal in all runs of a step: checked" in shown
+
+
+def test_show_details_the_latest_experiment_that_it_lists_and_no_re_run(rerun: tuple[Path, Path]) -> None:
+    invoke("controlled", rerun[0], "--store", rerun[1], "--runs", "3", "--no-estimate")  # which records the plan
+    (plan,) = recorded_plans(Store(rerun[1]))
+    (listed,) = (chain["steps"][-1] for chain in plan["chains"])
+    assert Store(rerun[1]).experiments()[-1][-1].id != listed  # a re-run came last
+    shown = invoke("show", rerun[1]).stdout
+    assert "3 re-runs of controlled experiments are not among them" in shown
+    assert f"Past classes after step 2 of {listed[:8]}, most forgotten first" in shown
+    assert json.loads(invoke("show", rerun[1], "--json").stdout)["experiment"]["id"] == listed
 
 
 def test_the_digest_is_that_of_the_grown_network_and_of_nothing_else(rerun: tuple[Path, Path]) -> None:

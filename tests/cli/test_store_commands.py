@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forgetscope import progress
+from forgetscope.benchmark.simulation import simulate
+from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.app import app
 from forgetscope.report.terminal import storage
 from forgetscope.store import STATE, Store
@@ -148,6 +150,33 @@ def test_export_and_import(store: Store, chain: list[str], tmp_path: Path, monke
     output("verify", "elsewhere")
 
 
+def test_a_plan_is_exported_with_its_steps_alone_and_compressed_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, retention in (("few", 0.1), ("many", 0.4)):
+        spec = BenchmarkSpec(
+            name=name, image_size=8, increments=[0.02], retentions=[retention], experiments=2, steps=2, design="paired"
+        )
+        simulate(spec, "results", reruns=0 if name == "few" else 3)
+    first, second, controlled = sorted(
+        (path.name for path in Path("results/plans").iterdir()), key=lambda name: (len(name), name)
+    )
+    assert (first[:3], second[:4]) == ("few", "many")
+    for _ in range(2):  # what was written here is replaced
+        assert "Exported 4 steps" in output("export", "results", "--plan", first, "-o", "few.tar.xz")
+    assert "4 steps imported into elsewhere" in output("import", "few.tar.xz", "elsewhere")
+    assert [path.name for path in Path("elsewhere/plans").iterdir()] == [first]
+    assert "Exported 5 steps" in output("export", "results", "--plan", controlled, "-o", "again.tar")  # 2 and 3 further runs
+    wrong = invoke("export", "results", "--plan", "fewer", "-o", "more.tar")
+    assert wrong.exit_code == 2
+    assert "There is no plan 'fewer' in results." in wrong.stderr
+    Path("mine.xz").write_bytes(b"mine")
+    refused = invoke("export", "results", "-o", "mine.xz")
+    assert refused.exit_code == 2
+    assert "it is left as it is" in refused.stderr
+
+
 def test_a_damaged_file_names_the_steps_that_stay_out(store: Store, chain: list[str], tmp_path: Path) -> None:
     path = tmp_path / "all.tar"
     output("export", store.path, "-o", path)
@@ -218,3 +247,13 @@ def test_a_store_in_the_place_of_a_question_is_told_so(store: Store) -> None:
     result = invoke("sql", store.path)
     assert result.exit_code == 2
     assert f"Ask one: forgetscope store sql 'FROM steps' {store.path}" in result.stderr
+
+
+def test_a_truth_value_is_not_taken_for_the_column_of_true_classes(store: Store) -> None:
+    hint = 'In SQL, true is a truth value. If you mean the column, write "true", with the quotes.'
+    assert hint in invoke("sql", "SELECT count(*) FROM predictions WHERE true = predicted", store.path).stderr
+    for query in (
+        'SELECT count(*) FROM predictions WHERE "true" = predicted',
+        "SELECT count(*) FROM predictions p WHERE p.true = 1",
+    ):
+        assert "truth value" not in invoke("sql", query, store.path).stderr

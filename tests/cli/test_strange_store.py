@@ -80,6 +80,25 @@ def test_a_plan_whose_name_is_a_command_is_refused(store: Store, id: str) -> Non
     assert ("its id is" in result.stderr) == (id != "-")
 
 
+@pytest.mark.parametrize("id", [".hid", "odd name!", "x" * 201])
+def test_an_export_leaves_out_what_no_import_takes_and_names_it(store: Store, id: str, tmp_path: Path) -> None:
+    path = plan(store, "{}", id)
+    result = invoke("store", "export", store.path, "-o", tmp_path / "out.tar")
+    assert result.exit_code == 0, result.output
+    assert f"Left out: {path} is not exported: {id[:100]!r} is no id of a plan" in result.stderr
+    assert invoke("store", "import", tmp_path / "out.tar", tmp_path / "other").exit_code == 0
+    assert Store(tmp_path / "other").ids() == store.ids()
+
+
+@pytest.mark.parametrize(("id", "said"), [("", "There is no plan ''"), ("plan-1", "plan.json cannot be read (")])
+def test_an_export_of_a_plan_that_is_none_or_damaged_says_which(store: Store, id: str, said: str, tmp_path: Path) -> None:
+    plan(store, "{}")
+    result = invoke("store", "export", store.path, "--plan", id, "-o", tmp_path / "out.tar")
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert not (tmp_path / "out.tar").exists()
+
+
 @pytest.mark.parametrize("kind", ["plan", "folder", "file", "step", "steps"])
 def test_an_export_packs_nothing_that_a_link_points_to(store: Store, kind: str, tmp_path: Path) -> None:
     private = tmp_path / "private"
@@ -140,7 +159,7 @@ def test_sql_lists_its_tables(store: Store, query: str) -> None:
     result = invoke("store", "sql", query, store.path, "--json")
     assert result.exit_code == 0, result.output
     names = {name for row in json.loads(result.stdout) for name in row.values() if isinstance(name, str)}
-    assert names >= {"steps", "classes", "probes", "pairs", "rehearsal", "confusion", "extra"}
+    assert names >= {"steps", "classes", "probes", "pairs", "rehearsal", "confusion", "extra", "predictions", "keepsakes"}
 
 
 def test_commands_to_be_copied_are_quoted(tmp_path: Path) -> None:

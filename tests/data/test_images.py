@@ -14,7 +14,7 @@ from forgetscope.data import glyphs
 from forgetscope.data.acquisition import add_arrays
 from forgetscope.data.cache import cache_folder
 from forgetscope.data.images import FILES, MANIFEST, class_strips, manifest_bytes
-from forgetscope.data.library import load_data, recorded_strips
+from forgetscope.data.library import load_data, recorded_data
 from forgetscope.errors import DamagedData, DataError
 from forgetscope.files import file_digest
 
@@ -154,9 +154,9 @@ def test_strips_show_a_class_s_first_images() -> None:
     assert (strip[:, :8] == data.train.images[600]).all()
 
 
-def test_a_record_of_other_data_gets_no_strips() -> None:
+def test_a_record_of_other_data_finds_none() -> None:
     data = load_data("glyphs", 8)
     record = {"name": "glyphs", "image_size": 8, "shape": [8, 8], "digest": data.digest}
-    assert list(recorded_strips(record, [0, 1])) == [0, 1]
-    assert recorded_strips({**record, "digest": "other"}, [0]) == {}
-    assert recorded_strips({**record, "name": "unknown"}, [0]) == {}
+    assert repr(recorded_data(record)) == repr(data)
+    assert recorded_data({**record, "digest": "other"}) is None
+    assert recorded_data({**record, "name": "unknown"}) is None

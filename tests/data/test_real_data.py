@@ -18,8 +18,8 @@ from conftest import run_experiment
 from forgetscope.data.acquisition import get_data
 from forgetscope.data.cache import cache_folder
 from forgetscope.data.images import DataSet
-from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import check_data, load_data
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.rsgd import TrainingSet, make_optimiser, train_step
 from forgetscope.randomness import Streams
@@ -124,6 +124,8 @@ def test_a_short_two_step_run_on_tiny_imagenet(tiny: DataSet, tmp_path: Path) ->
     assert classes["rehearsal_images"].dropna().tolist() == [40] * 3
     assert classes["accuracy"].mean() > 0.25  # five classes: better than chance
     assert classes["sic"].notna().sum() == 3
+    assert store.step(plan.id).spec.training.augmentation.crop == 1  # a sixteenth of the side, as 4 pixels of 64 are
+    assert tiny.augmentation.crop == 4
 
 
 def test_one_iteration_of_resnet18_at_64_pixels(tiny: DataSet) -> None:

@@ -140,7 +140,7 @@ def test_what_fails_is_a_value_of_a_plan_and_an_error_of_a_run(place: Place) -> 
     watches = Watches()
     failed, whole = fs.run(wanted, "store", on=place, watch=watches)
     chain = fs.plan(wanted).chains[0].steps
-    told = "own.py:2: ValueError: no such image. It is your own code; --traceback shows all."
+    told = "own.py:2: ValueError: no such image. It is your own code."
     assert isinstance(failed, fs.Failed)
     assert (failed.id, failed.step) == (chain[-1], chain[1])
     assert failed.message.endswith(told)  # a task elsewhere names the whole path

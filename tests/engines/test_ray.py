@@ -20,6 +20,7 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
+import forgetscope as fs
 from forgetscope.cli.app import app
 from forgetscope.errors import InputError
 from forgetscope.store import Store
@@ -233,6 +234,21 @@ def test_bad_options(arguments: list[str], message: str, small_file: Path, tmp_p
     result = CliRunner().invoke(app, ["bench", "run", str(small_file), "--store", str(tmp_path / "store"), *arguments])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("command", [["compare"], ["variants"], ["controlled", "glyphs"]])
+def test_every_command_that_runs_a_plan_knows_the_engines(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(
+        "forgetscope.cli.comparisons.work_off", lambda wanted, store, place, **more: asked.append(place) or 1 / 0
+    )
+    arguments = [*command, "--store", str(tmp_path / "store"), "--engine", "ray", "--address", "auto", "--gpus-per-job", "0.5"]
+    assert isinstance(CliRunner().invoke(app, arguments).exception, ZeroDivisionError)
+    assert asked == [fs.Ray(address="auto", gpus_per_job=0.5)]
+    unknown = CliRunner().invoke(app, [*command, "--engine", "rai"])
+    assert "--engine 'rai' is not known. Did you mean 'ray'?" in unknown.stderr
 
 
 @pytest.mark.parametrize(("noticed", "message"), [(True, None), (False, "cannot run forgetscope: the node died")])

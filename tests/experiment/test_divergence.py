@@ -75,6 +75,8 @@ def test_a_later_step_that_diverges_leaves_its_probes_and_no_coefficient(tmp_pat
     assert set(classes["missing"].dropna()) == {"diverged at iteration 3"}
     assert step.table("probes").num_rows == 2  # two past classes, before training
     assert step.table("confusion").num_rows == step.table("pairs").num_rows == 0
+    assert step.table("predictions").num_rows == 0
+    assert step.unpredicted == "diverged"
     found = Experiment(store.chain(step.id))
     assert [s.spec.step for s in found.steps] == [1]
     assert "Step 2 diverged at iteration 3" in render_page(found, {})

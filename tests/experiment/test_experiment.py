@@ -25,7 +25,7 @@ from forgetscope.measuring.forgetting import forgetting
 from forgetscope.spec import RunSpec
 from forgetscope.store import TABLES, Store, StoredStep
 
-FILES = ["state.safetensors", *(f"{name}.parquet" for name in TABLES)]
+FILES = ["state.safetensors", *(f"{name}.parquet" for name in (*TABLES, "predictions"))]
 
 
 def run(path: Path, **changes: Any) -> tuple[Store, Experiment]:

@@ -95,7 +95,7 @@ def test_nothing_else_is_different(tmp_path: Path, measured: list[StoredStep]) -
     assert plain[1].id != measured[1].id
     assert not any(step.has("extra") for step in plain)
     for without, with_extra in zip(plain, measured, strict=True):
-        for name in ["state.safetensors", *(f"{name}.parquet" for name in TABLES)]:
+        for name in ["state.safetensors", *(f"{name}.parquet" for name in (*TABLES, "predictions"))]:
             assert (without.folder / name).read_bytes() == (with_extra.folder / name).read_bytes(), name
 
 

@@ -23,7 +23,7 @@ from forgetscope.spec import RunSpec
 from forgetscope.store import TABLES, Store, StoredStep
 
 ITERATIONS = 13  # of an epoch of the first step: 400 images in batches of 32
-FILES = ["state.safetensors", *(f"{name}.parquet" for name in TABLES)]
+FILES = ["state.safetensors", *(f"{name}.parquet" for name in (*TABLES, "predictions"))]
 
 
 class StopsAtLook(Stop):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import lzma
 import random
 import shutil
 import tarfile
@@ -18,7 +19,7 @@ from conftest import run_experiment
 from forgetscope.errors import DamagedExport, DamagedStep, SpecError, StoreError, WriteError
 from forgetscope.files import is_locked
 from forgetscope.housekeeping import exchange
-from forgetscope.housekeeping.exchange import chains, export_steps, import_steps, plan_files
+from forgetscope.housekeeping.exchange import Imported, chains, export_steps, import_steps, plan_files
 from forgetscope.housekeeping.freeing import free, freeable
 from forgetscope.housekeeping.verification import Damage, file_damage, verify_store
 from forgetscope.spec import RunSpec
@@ -363,3 +364,55 @@ def test_names_before_names_before_names_end_in_one_sentence(at_the_end: bool, e
     else:
         with pytest.raises(StoreError, match=r"steps.tar is no file of `forgetscope store export`"):
             import_steps(exported, other)
+
+
+@pytest.fixture
+def compressed(store: Store, tmp_path: Path) -> Path:
+    path = tmp_path / "steps.tar.xz"
+    export_steps(store.steps(), path)
+    return path
+
+
+def test_a_compressed_file_holds_the_same_and_is_smaller(store: Store, exported: Path, compressed: Path, other: Store) -> None:
+    assert compressed.stat().st_size < exported.stat().st_size
+    assert lzma.decompress(compressed.read_bytes()) == exported.read_bytes()
+    import_steps(compressed, other)
+    assert contents(other.path) == contents(store.path)
+
+
+def test_a_compressed_file_that_is_cut_off_or_damaged_is_refused(compressed: Path, other: Store) -> None:
+    whole = compressed.read_bytes()
+    half = len(whole) // 2
+    flipped = whole[:half] + bytes([whole[half] ^ 1]) + whole[half + 1 :]
+    for content, reason in ((whole[:half], "it ends too early"), (flipped, "corrupt input data")):
+        compressed.write_bytes(content)
+        with pytest.raises(DamagedExport, match=rf"cannot be unpacked: {reason}. Nothing was imported"):
+            import_steps(compressed, other)
+    assert not other.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (lzma.compress(b"index.json" + bytes(2**27)), "it holds more than 67,108,864 bytes"),
+        (lzma.compress(bytes(2**20)), "does not begin with index.json"),
+        (lzma.compress(b"index.json" + bytes(1000)) * 2, "something follows after its end"),
+        (lzma.compress(b"index.json" + bytes(1000)) + b"more", "something follows after its end"),
+        (
+            lzma.compress(b"index.json", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**28}], format=lzma.FORMAT_XZ),
+            "memory usage limit exceeded",
+        ),
+    ],
+    ids=["bomb", "foreign", "two", "tail", "memory"],
+)
+def test_a_compressed_file_of_somebody_else_is_refused(content: bytes, message: str, tmp_path: Path, other: Store) -> None:
+    path = tmp_path / "odd.tar.xz"
+    path.write_bytes(content)
+    with pytest.raises((StoreError, DamagedExport), match=message):
+        import_steps(path, other)
+    assert not other.path.exists()
+
+
+def test_two_imports_add_up() -> None:
+    first, second = Imported(new=["a"], damaged={"c": "x"}), Imported(new=["b"], present=["a", "d"])
+    assert first + second == Imported(new=["a", "b"], present=["d"], damaged={"c": "x"})

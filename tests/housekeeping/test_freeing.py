@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forgetscope.errors import StateFreed, WriteError
-from forgetscope.files import locked, write_durably
+from forgetscope.files import locked, write_new
 from forgetscope.housekeeping import freeing
 from forgetscope.housekeeping.freeing import Freeable, free, freeable
 from forgetscope.housekeeping.inventory import take_inventory
@@ -143,13 +143,13 @@ def test_a_commit_that_is_taken_for_a_leftover_where_locks_do_nothing_is_made_ag
     id, written = "e" * 32, []
 
     def write(folder: Path) -> None:
-        write_durably(folder / "one", b"1")
+        write_new(folder / "one", b"1")
         written.append(folder)
         if len(written) == 1:
             (item,) = (item for item in freeable(store) if item.kind == "unfinished commit")
             assert free(store, item)
             assert not free(store, item)
-        write_durably(folder / "two", b"2")
+        write_new(folder / "two", b"2")
 
     with store.lock(id, print):
         assert store.install(id, write)

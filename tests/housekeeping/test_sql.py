@@ -23,7 +23,7 @@ def ask(store: Store, text: str) -> list[dict[str, object]]:
     return rows(query(store, text))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [*TABLES, "predictions"])
 def test_each_table_is_what_duckdb_itself_reads_from_the_files(store: Store, name: str) -> None:
     direct = duckdb.sql(f"""
         SELECT parse_path(filename)[-2] AS step_id, * EXCLUDE (filename)

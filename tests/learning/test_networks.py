@@ -174,6 +174,23 @@ def test_features_must_fit_the_head_and_the_head_the_output() -> None:
             check_features("mine", network, images)
 
 
+class CosineHead(torch.nn.Linear):
+    """Says that it is a linear layer, and computes another thing."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(torch.nn.functional.normalize(features), self.weight, self.bias)
+
+
+def test_a_head_that_only_looks_linear_is_refused() -> None:
+    images = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    cosine, normed = Own(3), Own(3)
+    cosine.head = CosineHead(cosine.head.in_features, 3)
+    normed.head = torch.nn.utils.parametrizations.weight_norm(normed.head)
+    for network, kind in ((cosine, "CosineHead"), (normed, "ParametrizedLinear")):
+        with pytest.raises(SpecError, match=rf"network mine: its head, {kind}, does not give features @ weight.T \+ bias"):
+            check_features("mine", network, images)
+
+
 class WrongWidth(Own):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return torch.zeros(len(images), 3)

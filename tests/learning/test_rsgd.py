@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from forgetscope.data.inputs import Normalisation
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.learning.networks import build_network
 from forgetscope.learning.rsgd import (
     Divergence,

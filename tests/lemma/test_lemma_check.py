@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from forgetscope.data.inputs import Normalisation
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import SpecError
 from forgetscope.learning.networks import SmoothNetwork, check_network
 from forgetscope.learning.rsgd import EpochSoFar, TrainingSet, epoch_batches, make_optimiser, train_step

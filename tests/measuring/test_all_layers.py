@@ -61,8 +61,8 @@ def through(gradients: dict[str, Tensor], node: int) -> np.ndarray:
 def test_gradients_are_autograd_s_of_the_mean_loss(kind: str) -> None:
     network, shape = of_two(kind)
     images, labels = some_images((0, 1, 2, 3, 4), shape, 3)
-    parameters = Parameters(network, network.head)  # type: ignore[arg-type]
-    found = gradient_sum(network, parameters, zip(images.split(7), labels.split(7), strict=True))
+    parameters = Parameters(network, network.head.weight, network.head.bias)  # type: ignore[arg-type,union-attr]
+    found = gradient_sum(network, parameters.all, zip(images.split(7), labels.split(7), strict=True))
     torch.testing.assert_close(
         found.gradient / found.images, flat(autograd_mean(network, images, labels)), rtol=1e-9, atol=1e-12
     )

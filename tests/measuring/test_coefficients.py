@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from forgetscope.measuring.coefficients import new_interference, past_interference, released_nic
+from forgetscope.measuring.coefficients import coefficients, new_interference, past_interference, released_nic
 from rehearsed import from_rehearsal
 
 Array = NDArray[np.float64]
@@ -146,3 +148,13 @@ def test_the_stranger_is_a_weight_of_the_first_new_class() -> None:
     torch.testing.assert_close(released_nic(full, g_new, 0.5), before)
     full[1, 3, 1] += 1.0  # class 1's f_c: node 3 is the first new class, and class 1 is offered its weight 1
     assert (released_nic(full, g_new, 0.5) != before).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("call", [lambda *a: coefficients(*a), lambda f, r, n, a, p: coefficients(full=f, rehearsal=r)])
+def test_a_call_in_the_old_sense_says_the_new_names(call: Any) -> None:
+    full, rehearsal, new, shares = random_case(0, 2, 1, 3)
+    with pytest.raises(TypeError, match=r"by name: full=, bias= \(.* minus full\), new=, alpha=, shares="):
+        call(full, rehearsal, new, 0.5, shares)
+    names = list(inspect.signature(coefficients).parameters.values())
+    assert {one.kind for one in names} == {inspect.Parameter.KEYWORD_ONLY}
+    assert [one.name for one in names] == ["full", "bias", "new", "alpha", "shares", "nodes", "rounding"]

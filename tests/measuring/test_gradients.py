@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import mpmath
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forgetscope.measuring.coefficients import norms
 from forgetscope.measuring.gradients import GradientSums, loss_residual, rounding_error

@@ -198,7 +198,7 @@ def test_last_layers_of_other_names_can_be_passed(network: Plain) -> None:
     ("change", "message"),
     [
         ({"alpha": 1.0}, "alpha = 1.0"),
-        ({"rehearsed": torch.tensor([0])}, r"Past classes \[1, 2\] have no rehearsal image"),
+        ({"rehearsed": torch.zeros(21, dtype=torch.bool)}, r"rehearsed marks none of the 21 past images, but alpha = 0.5"),
         ({"new_labels": torch.zeros(14, dtype=torch.int64)}, r"Classes \[0\] are both past and new"),
     ],
 )
@@ -209,12 +209,15 @@ def test_wrong_input_is_refused_with_its_value(change: dict[str, object], messag
         Probe(**{**given, "new_labels": new_labels, "alpha": 0.5, **change})
 
 
-def test_a_network_that_does_not_fit_is_told_what_is_missing(network: Plain) -> None:
-    with pytest.raises(InputError, match=r"Linear has no method features"):
+def test_a_network_that_does_not_fit_is_told_why(network: Plain) -> None:
+    with pytest.raises(
+        InputError, match=r"The output of Linear for 4 images has the shape \(4, 3, 2, 2\), expected \[4, classes\]"
+    ):
         make_probe().measure(nn.Linear(2, 2))
-    network.head = nn.Sequential(network.head)
-    with pytest.raises(InputError, match=r"Plain.head is Sequential, not a torch.nn.Linear"):
-        make_probe().measure(network)
+    with pytest.raises(
+        InputError, match=r"Linear cannot be applied to a batch of shape \(4, 3, 2, 2\) .* prepare=, which makes"
+    ):
+        make_probe().measure(nn.Linear(3, 5))
     network.head = nn.Linear(6, 4)
     with pytest.raises(InputError, match="Label 4 needs a head with 5 nodes; it has 4"):
         make_probe().measure(network)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from forgetscope.analysis.exhibits import FIGURES, MORE, POLICIES, TABLES, course_figure, swarm_figure
+from forgetscope.analysis.exhibits.figures import FIGURES, course_figure, swarm_figure
+from forgetscope.analysis.exhibits.tables import MORE, POLICIES, TABLES
 from forgetscope.analysis.results import Analysis
 from forgetscope.report.datafiles import write_analysis
 from forgetscope.report.document import analysis_document
 from forgetscope.report.exhibited import exhibited
-from forgetscope.report.terminal.exhibits import exhibit_view
+from forgetscope.report.terminal.studies import exhibit_view
 from forgetscope.report.typeset.figures import drawings
 
 

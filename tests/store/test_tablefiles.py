@@ -148,7 +148,7 @@ def zigzag(value: int) -> bytes:
 def test_a_page_that_states_its_size_twice_is_refused(field: bytes) -> None:
     header = b"\x15\x00\x15\xfe\xff\xff\xff\x0f\x15\x00" + field + b"\x00"
     with pytest.raises(ValueError, match=r"a page's header whose fields are out of order"):
-        list(tablefiles._page_sizes(header, 0, len(header)))
+        list(tablefiles._pages(header, 0, len(header)))
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def test_a_page_that_states_its_size_twice_is_refused(field: bytes) -> None:
 def test_a_page_whose_size_readers_could_take_differently_is_refused(unpacked: bytes, packed_size: bytes) -> None:
     header = b"\x15\x00" + unpacked + packed_size + b"\x00"
     with pytest.raises(ValueError, match=r"a page's size that is no number of 32 bits"):
-        list(tablefiles._page_sizes(header, 0, len(header)))
+        list(tablefiles._pages(header, 0, len(header)))
 
 
 def test_a_page_that_reaches_beyond_its_column_is_refused() -> None:
     header = b"\x15\x00\x15\x0a\x15\x0a\x00"
-    assert list(tablefiles._page_sizes(header + b"12345", 0, len(header) + 5)) == [5]
+    assert list(tablefiles._pages(header + b"12345", 0, len(header) + 5)) == [(5, 0)]
     with pytest.raises(ValueError, match=r"a page that reaches beyond its column"):
-        list(tablefiles._page_sizes(header + b"12345", 0, len(header) + 4))
+        list(tablefiles._pages(header + b"12345", 0, len(header) + 4))

@@ -1,7 +1,5 @@
 """Data frames of one experiment, and of all experiments in a store, from the records of their steps."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
@@ -15,7 +13,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from forgetscope.analysis.inputs.recognised import recognised_if_whole
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.noise import (
+    ceiling_estimate,
+    noise_of_step,
+    reliability_estimate,
+    sampling_variances,
+    spread_estimate,
+)
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.characters import counted
 from forgetscope.errors import StoreError
@@ -25,7 +31,11 @@ from forgetscope.store import Setting, Store, StoredStep, TableName, past_rows, 
 
 Names = dict[tuple[str, str | None], str]  # by name and digest of own code or data
 USUAL = ("protocol", PROTOCOL)  # said of other steps only
-AVERAGED = ("accuracy_when_learned", "mean_forgetting", "forgetting_range", "forgetting_half_gap")
+AVERAGED = {
+    **{"accuracy_when_learned": "accuracy when learned", "mean_forgetting": "mean FG"},
+    **{"forgetting_range": "FG-R", "range_floor": "  by noise", "forgetting_half_gap": "FG-HG", "half_gap_floor": "  by noise"},
+}
+BEYOND_NOISE = {"spread": "spread", "reliability": "reliability", "ceiling": "ρ, at most"}
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
 
 
@@ -44,6 +54,30 @@ class StepSummary:
     correlations: dict[str, float]  # Spearman's rho of each measure with forgetting
     accuracy_when_learned: float  # mean over the past classes
     ranked_classes: int  # past classes whose forgetting is defined
+    range_floor: float  # FG-R if all past classes had been forgotten alike, by the noise of the test images alone
+    half_gap_floor: float  # FG-HG likewise
+    true_variance: float  # of forgetting over classes without that noise: an estimate, which may be negative
+    variance: float  # of forgetting over classes
+    sampling: list[float]  # of each past class, the variance of its forgetting by that noise alone
+    paired: bool  # whether the noise is known from pairs of the same images; from counts it is overstated
+
+    @cached_property
+    def beyond_noise(self) -> dict[str, float]:
+        """As `beyond_noise`, of this step alone."""
+        return {name: estimate.value for name, estimate in beyond_noise([self]).items()}
+
+
+def _frame(name: TableName, doc: str) -> cached_property[pd.DataFrame]:
+    def read(experiment: "Experiment") -> pd.DataFrame:
+        frames = []
+        for step in experiment.steps or experiment.chain[:1]:
+            frame: pd.DataFrame = step.table(name).to_pandas()
+            frame.insert(0, "step", step.spec.step)
+            frames.append(frame if experiment.steps else frame[:0])  # a first step that diverged leaves the columns
+        return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
+
+    read.__doc__ = doc
+    return cached_property(read)
 
 
 class Experiment:
@@ -90,30 +124,11 @@ class Experiment:
     def network(self) -> str:
         return str(self.chain[0].info["network"])
 
-    @cached_property
-    def classes(self) -> pd.DataFrame:
-        """Per step and class: accuracy, forgetting, coefficients."""
-        return self._frame("classes")
-
-    @cached_property
-    def probes(self) -> pd.DataFrame:
-        """Per step, probe and past class: the terms that add up to the coefficients, norms and losses."""
-        return self._frame("probes")
-
-    @cached_property
-    def pairs(self) -> pd.DataFrame:
-        """Per step, past class and source class: who interfered with whom."""
-        return self._frame("pairs")
-
-    @cached_property
-    def rehearsal(self) -> pd.DataFrame:
-        """Per step and past class: which training images were rehearsed, in order of selection."""
-        return self._frame("rehearsal")
-
-    @cached_property
-    def confusion(self) -> pd.DataFrame:
-        """Per step: counts of true and predicted classes on the test images."""
-        return self._frame("confusion")
+    classes = _frame("classes", "Per step and class: accuracy, forgetting, coefficients.")
+    probes = _frame("probes", "Per step, probe and past class: the terms that add up to the coefficients, norms and losses.")
+    pairs = _frame("pairs", "Per step, past class and source class: who interfered with whom.")
+    rehearsal = _frame("rehearsal", "Per step and past class: which training images were rehearsed, in order of selection.")
+    confusion = _frame("confusion", "Per step: counts of true and predicted classes on the test images.")
 
     def past_classes(self, step: int | None = None) -> pd.DataFrame:
         """The past classes of one step (default: the last), most forgotten first."""
@@ -126,16 +141,8 @@ class Experiment:
     def summaries(self) -> list[StepSummary]:
         """One summary per step from the second on."""
         if self._summaries is None:
-            self._summaries = [summarise(step) for step in self.steps[1:]]
+            self._summaries = [summarise(step, self.steps[:i]) for i, step in enumerate(self.steps) if i]
         return self._summaries
-
-    def _frame(self, name: TableName) -> pd.DataFrame:
-        frames = []
-        for step in self.steps or self.chain[:1]:
-            frame: pd.DataFrame = step.table(name).to_pandas()
-            frame.insert(0, "step", step.spec.step)
-            frames.append(frame if self.steps else frame[:0])  # a first step that diverged leaves the columns
-        return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
 
     def __repr__(self) -> str:
         seed, steps = self.chain[0].spec.seed, counted(len(self.steps), "step")
@@ -150,15 +157,20 @@ class Experiment:
         for s in self.summaries:
             correlations = ", ".join(f"{MEASURES[name]} {rho:.2f}" for name, rho in s.correlations.items())
             rows.append(
-                f"<p>Step {s.step}: mean FG {s.mean_forgetting:.2f}, FG-R {s.forgetting_range:.2f}, "
-                f"FG-HG {s.forgetting_half_gap:.2f}; rank correlation with forgetting: {correlations}</p>"
+                f"<p>Step {s.step}: mean FG {s.mean_forgetting:.2f}, FG-R {s.forgetting_range:.2f} "
+                f"({s.range_floor:.2f} by noise alone), FG-HG {s.forgetting_half_gap:.2f} ({s.half_gap_floor:.2f}); "
+                f"rank correlation with forgetting: {correlations} (at most about {s.beyond_noise['ceiling']:.2f})</p>"
             )
         title = repr(self).replace("<", "&lt;")
         return f"<b>{title}</b>{''.join(rows)}{table.to_html(float_format='{:.3f}'.format, index=False)}"
 
 
-def summarise(step: StoredStep) -> StepSummary:
-    """One step, from the second on, that came to its end. Without pandas: a store may have ten thousand of them."""
+def summarise(step: StoredStep, ancestors: Iterable[StoredStep] = ()) -> StepSummary:
+    """One step, from the second on, that came to its end. Without pandas: a store may have ten thousand of them.
+
+    ancestors: to compare test images with when their class was learned; without them the noise is from counts."""
+    images, paired = recognised_if_whole(step, {before.number: before for before in ancestors})
+    noise = noise_of_step(images)
     names = ("accuracy", "accuracy_when_learned", "forgetting")
     table = step.table("classes", ["introduced_step", *names, *MEASURES])
     accuracy, when_learned, forgetting = (table[name].to_numpy() for name in names)
@@ -176,7 +188,26 @@ def summarise(step: StoredStep) -> StepSummary:
         correlations=dict(zip(MEASURES, spearman(measures, forgetting).tolist(), strict=True)),
         accuracy_when_learned=_mean(when_learned[past]),
         ranked_classes=int((~np.isnan(forgetting)).sum()),
+        range_floor=noise.range_floor,
+        half_gap_floor=noise.half_gap_floor,
+        true_variance=noise.variance,
+        variance=noise.observed,
+        sampling=sampling_variances(images).tolist(),
+        paired=bool(paired.all()),
     )
+
+
+def beyond_noise(summaries: Sequence[StepSummary]) -> dict[str, Estimate]:
+    """Of these steps: the true spread of forgetting over classes, its reliability, and the ceiling of the mean rank correlation
+    with it, which a predictor would reach that knows the true forgetting."""
+    without, observed = (np.array([getattr(s, name) for s in summaries], float) for name in ("true_variance", "variance"))
+    variance = mean_estimate(without)
+    noises = [np.array(s.sampling) for s in summaries]
+    return {
+        "spread": spread_estimate(variance),
+        "reliability": reliability_estimate(without, observed),
+        "ceiling": ceiling_estimate(variance, noises),
+    }
 
 
 def _mean(values: NDArray[np.float64]) -> float:
@@ -217,8 +248,13 @@ class Overview:
     accuracy_when_learned: Estimate  # of the past classes, mean per experiment
     mean_forgetting: Estimate
     forgetting_range: Estimate
+    range_floor: Estimate
     forgetting_half_gap: Estimate
+    half_gap_floor: Estimate
+    spread: Estimate  # of forgetting over classes, without the noise of test images
+    reliability: Estimate  # the share of its variance in that of forgetting as it is
     correlations: dict[str, Estimate]
+    ceiling: Estimate  # of these
 
 
 def overview(found: Sequence[Experiment]) -> list[Overview]:
@@ -256,6 +292,7 @@ def _overview(settings: tuple[Setting, ...], group: Sequence[Experiment], diverg
         experiments=len(group),
         diverged=diverged,
         **{name: mean_estimate([getattr(s, name) for s in summaries]) for name in AVERAGED},
+        **beyond_noise(summaries),
         correlations={name: correlation_estimate([s.correlations[name] for s in summaries], ranked) for name in MEASURES},
     )
 

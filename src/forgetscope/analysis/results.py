@@ -1,7 +1,5 @@
 """All results of a store: the paper's tables and figures, what goes beyond them, and a reading in words."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,19 +9,22 @@ from typing import get_args
 
 import pandas as pd
 
-from forgetscope.analysis.exhibits import CONTROLLED, MORE, TABLES
+from forgetscope.analysis.exhibits.figures import CONTROLLED
+from forgetscope.analysis.exhibits.tables import MORE, TABLES
 from forgetscope.analysis.inputs.cache import Cache, kept_for, make_folder
 from forgetscope.analysis.inputs.measured_steps import partial_sums, read_steps
 from forgetscope.analysis.inputs.samples import Collected, collect
+from forgetscope.analysis.paper.cells import Controls, Tabulation
 from forgetscope.analysis.paper.claims import answers
 from forgetscope.analysis.paper.comparisons import comparisons
-from forgetscope.analysis.paper.figures import boxes, earliness, figure_exhibits, figures, over_time
 from forgetscope.analysis.paper.joint_model import JointModels
-from forgetscope.analysis.paper.tables import Tabulation, estimate_of, matching, records
+from forgetscope.analysis.paper.points import boxes, earliness, figure_exhibits, figures, over_time
 from forgetscope.analysis.paper.verdicts import claim_frames
 from forgetscope.analysis.questions.advice import left_out, missing, sample_sizes, with_counts
 from forgetscope.analysis.questions.foresight import calibration, early_warning, flagged
+from forgetscope.analysis.questions.noise import noise
 from forgetscope.analysis.questions.suffering import class_forgetting
+from forgetscope.analysis.rows import estimate_of, matching, records
 from forgetscope.analysis.statistics.anova import Coding
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.analysis.statistics.pooling import Spreads
@@ -32,6 +33,7 @@ from forgetscope.options import nearest
 from forgetscope.store import Store
 
 CODINGS: tuple[Coding, ...] = get_args(Coding)
+CONTROLS: tuple[Controls, ...] = get_args(Controls)
 RESAMPLES = 1_000_000
 
 
@@ -56,11 +58,12 @@ class Analysis:
     collection: Collected = field(repr=False)
     coding: Coding = "sum"
     resamples: int = RESAMPLES
+    controls: Controls = "others"
 
     @cached_property
     def reading(self) -> str:
         """What predicts, how well, from how early on, how sure, in words and numbers; then what is missing."""
-        from forgetscope.report.words.reading import reading_lines  # the one look upward: words are the report's
+        from forgetscope.report.words.reading import reading_lines  # looking upward: words are the report's
 
         return "\n".join(reading_lines(self))
 
@@ -92,7 +95,7 @@ class Analysis:
         return found[label]
 
 
-ESTIMATED = ("mean", "difference", "value", "precision", "observed")
+ESTIMATED = ("mean", "difference", "value", "precision", "observed", "spread")
 KEYS_LEFT = (
     *("benchmark", "policy", "claim", "comparison", "test", "group", "share", "predictor", "bin", "subset"),
     *("rehearsal_pct", "class_pct", "quantity", "statistic", "factor", "response"),
@@ -103,6 +106,7 @@ def analyse(
     store: str | Path | Store,
     *,
     coding: Coding = "sum",
+    controls: Controls = "others",
     resamples: int = RESAMPLES,
     tables: Sequence[str] | None = None,
     joint_over_time: bool = False,
@@ -111,8 +115,9 @@ def analyse(
 ) -> Analysis:
     """Every result that a store allows.
 
-    coding: of the ANOVA's factors; `treatment` gives the paper's numbers. tables: only these, of the paper or of `MORE`, and no
-    figures. cached: keep what was computed in the user's cache, so that the next call computes only what is new.
+    coding: of the ANOVA's factors; `treatment` gives the paper's numbers. controls: of overall partial correlations; with
+    `paper`, SIC and CIC are given ALL-NIC too, as there. tables: only these, of the paper or of `MORE`, and no figures. cached:
+    keep what was computed in the user's cache, so that the next call computes only what is new.
 
     >>> import forgetscope as fs
     >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
@@ -121,30 +126,30 @@ def analyse(
     ['glyphs']
     """
     opened = store if isinstance(store, Store) else Store.existing(store)
-    unknown = [label for label in tables or () if label not in (*TABLES, *MORE)]
-    if unknown:
-        raise SpecError(f"There is no table {unknown[0]!r}.{nearest(unknown[0], [*TABLES, *MORE])}")
+    _refuse_unknown(coding, controls, tables)
     whole = tables is None or any(label in MORE for label in tables)
     cache = Cache(_kept(opened) if cached else None)
     collection = collect(opened, read_steps(opened, cache, progress))
     joint = JointModels(cache, progress)
-    tabulation = Tabulation(collection, joint, Spreads(cache, resamples, progress), coding)
+    tabulation = Tabulation(collection, joint, Spreads(cache, resamples, progress), coding, controls)
     frames = tabulation.frames(TABLES if tables is None or whole else tables)
-    drawn: dict[str, pd.DataFrame] = {}
-    more: dict[str, pd.DataFrame] = {}
+    drawn, more = dict[str, pd.DataFrame](), dict[str, pd.DataFrame]()
     if whole:
+        from forgetscope.report.words.reading import add_words  # looking upward, as `Analysis.reading` does
+
         drawn = figures(collection)
         more |= claim_frames(answers(collection, joint, frames))
+        more["noise"] = noise(collection, cache)
         more["comparisons"] = comparisons(collection)
         more["early_warning"] = early_warning(collection, joint)
         more["flagged"] = flagged(collection, joint)
+        add_words(more, collection)
         more["class_forgetting"] = class_forgetting(collection, opened)
         more["calibration"] = calibration(collection, joint)
         more["sample_sizes"] = sample_sizes(collection)
         more["left_out"] = left_out(collection)
         more["missing"] = missing(collection)
-        kinds = figure_exhibits(collection)
-        more["earliness"] = earliness([frame for label, frame in drawn.items() if kinds[label].kind == "course"])
+        more["earliness"] = earliness(drawn, figure_exhibits(collection))
         more["controlled_boxes"] = boxes(drawn[CONTROLLED.label])
         if joint_over_time or "joint_over_time" in (tables or ()):
             more["joint_over_time"] = over_time(collection, joint, lambda id: partial_sums(opened.step(id)))
@@ -154,10 +159,18 @@ def analyse(
         for part in (drawn, more)
     )
     if tables is not None:
-        frames = {label: frame for label, frame in frames.items() if label in tables}
-        more = {label: frame for label, frame in more.items() if label in tables}
+        frames, more = ({label: frame for label, frame in part.items() if label in tables} for part in (frames, more))
         drawn = {}
-    return Analysis(opened.path, frames, drawn, more, collection, coding, resamples)
+    return Analysis(opened.path, frames, drawn, more, collection, coding, resamples, controls)
+
+
+def _refuse_unknown(coding: str, controls: str, tables: Sequence[str] | None) -> None:
+    for name, given, known in (("coding", coding, CODINGS), ("controls", controls, CONTROLS)):
+        if given not in known:
+            raise SpecError(f"{name} = {given!r} is not known.{nearest(str(given), known)}")
+    unknown = [label for label in tables or () if label not in (*TABLES, *MORE)]
+    if unknown:
+        raise SpecError(f"There is no table {unknown[0]!r}.{nearest(unknown[0], [*TABLES, *MORE])}")
 
 
 def _kept(store: Store) -> Path | None:

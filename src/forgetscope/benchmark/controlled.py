@@ -4,19 +4,16 @@ In each partition whose classes leave a choice, one step of the benchmark is pic
 work of the new classes alone.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from forgetscope.benchmark.plans import Plan, Reruns, empty_plan
+from forgetscope.benchmark.plans import Plan, Reruns, Sources, empty_plan
 from forgetscope.benchmark.space import BenchmarkSpec, sample
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
-from forgetscope.options import demand
+from forgetscope.options import demand, demand_at_least
 from forgetscope.randomness import Streams
 
 RERUNS = 19
@@ -37,15 +34,12 @@ class Controlled:
 
     def __post_init__(self) -> None:
         demand("benchmark", self.benchmark, BenchmarkSpec, 'a benchmark, such as fs.BenchmarkSpec.load("glyphs")')
-        if self.runs < 2:
-            raise SpecError(f"runs = {self.runs} is not valid: it should be greater than or equal to 2.")
+        demand_at_least(2, runs=self.runs)
 
 
-def controlled_plan(
-    spec: BenchmarkSpec, data: DataFacts | None = None, runs: int = RERUNS, sources: Mapping[str, str] | None = None
-) -> Plan:
+def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: int = RERUNS, sources: Sources = None) -> Plan:
     """The picked steps with all that they build on, and `runs` further runs of each."""
-    template = spec.template
+    template, fresh = spec.template, spec.controlled_runs == "fresh"
     if template.probe_every == 0:
         raise SpecError(f"{spec.name}: probe_every = 0 measures neither NIC nor SIC. Use 1 or more.")
     about = {"kind": "controlled", "name": f"{spec.name}-controlled", "benchmark": spec.to_toml(), "runs": runs}
@@ -54,20 +48,19 @@ def controlled_plan(
     for step in range(2, spec.steps + 1):
         for partition in spec.partitions(step):
             size = round(partition.increment * classes)
-            if math.comb(classes - (step - 1) * size, size) <= runs:
+            if math.comb(classes - (step - 1) * size, size) <= runs + fresh:
                 continue  # the classes that are left can be chosen in too few ways
             rng = Streams(spec.seed, step)("rerun", f"{partition.increment:g}/{partition.retention:g}")
             candidates = [experiment for experiment in drawn if experiment.partition == partition]
-            picked = candidates[rng.integers(len(candidates))]
+            picked = candidates[0 if fresh else rng.integers(len(candidates))]
             specs = plan.specs_of(picked.run, picked.sequence[:step])
-            chain = plan.add_chain(specs, picked.policy, partition=partition, number=picked.number)
-            original = plan.jobs[chain.steps[-1]]
+            chain = plan.add_chain(specs[: step - fresh], picked.policy, partition=partition, number=picked.number)
             learned = [label for group in picked.sequence[: step - 1] for label in group]
-            others = []
-            for new in other_classes(learned, original.spec.classes, classes, runs, rng):
-                rerun = original.spec.model_copy(update={"classes": new})
-                others += plan.add(original.parent, original.past_classes, [rerun])
-            plan.reruns.append(Reruns(original.id, step, partition, tuple(others)))
+            ids = [] if fresh else [chain.steps[-1]]
+            for new in other_classes(learned, specs[-1].classes, classes, runs + fresh, rng):
+                rerun = specs[-1].model_copy(update={"classes": new})
+                ids += plan.add(chain.steps[step - 2], len(learned), [rerun])
+            plan.reruns.append(Reruns(ids[0], step, partition, tuple(ids[1:])))
     if not plan.reruns:
         raise SpecError(
             f"{spec.name}: in no partition can the new classes be chosen in {runs + 1} ways. Use smaller increments or --runs."

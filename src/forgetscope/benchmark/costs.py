@@ -8,9 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from forgetscope.benchmark.plans import Job, Plan
+from forgetscope.measuring.keepsakes import spread_length
 from forgetscope.spec import StepSpec
 
-PROBE_ROW_BYTES, PAIR_BYTES, FILES_BYTES = 75, 10, 25_000  # of a stored step: per probe and class, per pair, all the rest
+# Of a stored step: per probe and class, per pair, per test image, per number of a keepsake, all the rest.
+PROBE_ROW_BYTES, PAIR_BYTES, PREDICTION_BYTES, KEPT_BYTES, FILES_BYTES = 75, 10, 8, 4, 25_000
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Rates:
     step: float  # seconds at the start and at the end of a step
     memory: float  # bytes of a process, without a step's own images
     state: float  # bytes of a network
+    features: float = 64.0  # that its head takes; those of before did not say
 
     @classmethod
     def mean(cls, rates: Collection[Rates]) -> Rates:
@@ -68,6 +71,9 @@ def step_seconds(job: Job, plan: Plan, rates: Rates) -> float:
     seconds += _probes_of_all_layers(spec) * (past + new) * rates.image
     if spec.rehearsal.policy != "uniform":
         seconds += past * rates.evaluated_image
+    if spec.rehearsal.keepsake is not None:  # features and predictions of what the parent learned
+        learned = len(plan.jobs[job.parent].spec.classes) if job.parent in plan.jobs else job.past_classes
+        seconds += 2 * learned * _used_images(spec, plan) * rates.evaluated_image
     return seconds
 
 
@@ -80,7 +86,10 @@ def step_bytes(job: Job, plan: Plan, rates: Rates) -> float:
     spec, past = job.spec, job.past_classes
     pairs = past * (past + len(spec.classes)) * PAIR_BYTES
     probes = _probes(spec) + _probes_of_all_layers(spec) + _iterations(spec, len(spec.classes) * _used_images(spec, plan))
-    return FILES_BYTES + rates.state + pairs + probes * past * PROBE_ROW_BYTES
+    predicted = (past + len(spec.classes)) * plan.data.test_images * PREDICTION_BYTES
+    kind = spec.rehearsal.keepsake if spec.rehearsal else None
+    kept = 0.0 if kind is None else past * (rates.features + spread_length(kind, int(rates.features))) * KEPT_BYTES
+    return FILES_BYTES + rates.state + pairs + probes * past * PROBE_ROW_BYTES + predicted + kept
 
 
 def makespan(todo: Mapping[str, Job], costs: Mapping[str, float], workers: int) -> float:

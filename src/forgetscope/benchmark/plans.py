@@ -4,23 +4,23 @@ A run, a benchmark, a comparison and a controlled experiment are all plans. A pl
 data are not here, its steps are counted under provisional ids.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from forgetscope.benchmark.space import BenchmarkSpec, Partition, sample
 from forgetscope.characters import counted
+from forgetscope.data.augmentation import earlier_augmentation
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.learning.plugins import source_digests
 from forgetscope.scenario import Increments, sequence_of
 from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
 from forgetscope.store import Store
 
+Sources = Mapping[str, str] | None  # SHA-256 of a user's own code, by name
 PROVISIONAL = "the data are not here"  # takes the place of the data's digest
 
 
@@ -34,33 +34,29 @@ class Job:
     past_classes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chain:
     """One experiment of a plan."""
 
     steps: tuple[str, ...]  # ids, first step first
-    policy: str
     partition: Partition | None = None
+    policy: str
     number: int = 0
     variant: str | None = None  # in a plan of variants: which one
 
     def described(self) -> dict[str, Any]:
-        partition = None if self.partition is None else self.partition._asdict()
-        described = {"steps": list(self.steps), "partition": partition, "policy": self.policy, "number": self.number}
-        return described if self.variant is None else {**described, "variant": self.variant}
+        """As plan.json has it."""
+        return {name: value for name, value in asdict(self).items() if name != "variant" or value is not None}
 
 
 @dataclass(frozen=True)
 class Reruns:
     """One step of a plan, run again from the same parent with other new classes and nothing else changed."""
 
-    original: str
+    original: str  # the first of the runs, where none of them is an experiment's own step
     step: int
     partition: Partition
     others: tuple[str, ...]
-
-    def described(self) -> dict[str, Any]:
-        return {**asdict(self), "partition": self.partition._asdict(), "others": list(self.others)}
 
 
 @dataclass
@@ -93,8 +89,7 @@ class Plan:
     @property
     def sources(self) -> Mapping[str, str]:
         """SHA-256 of the code behind a user's own policies and network, by name."""
-        sources: Mapping[str, str] = self.about.get("sources", {})
-        return sources
+        return cast(Mapping[str, str], self.about.get("sources", {}))
 
     @property
     def own_code(self) -> set[str]:
@@ -126,7 +121,7 @@ class Plan:
 
     def add_chain(self, specs: Iterable[StepSpec], policy: str, **about: Any) -> Chain:
         """Add an experiment. about: what else a Chain says of it."""
-        self.chains.append(Chain(tuple(self.add(None, 0, specs)), policy, **about))
+        self.chains.append(Chain(steps=tuple(self.add(None, 0, specs)), policy=policy, **about))
         return self.chains[-1]
 
     @property
@@ -148,15 +143,14 @@ class Plan:
         return {number: {partition: list(ids) for partition, ids in cells.items()} for number, cells in found.items()}
 
 
-def run_plan(run: RunSpec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
-    """The plan of one experiment."""
+def run_plan(run: RunSpec, data: DataFacts | None = None, sources: Sources = None) -> Plan:
     about = {"kind": "run", "name": "run", "run": run.to_toml()}
     plan = empty_plan(about, run, (run.policy, run.network), data, sources)
     plan.add_chain(plan.specs_of(run), run.policy)
     return plan
 
 
-def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
+def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: Sources = None) -> Plan:
     """The plan of a benchmark's sample. data, sources: as recorded; by default those that are here."""
     about = {"kind": "benchmark", "name": spec.name, "benchmark": spec.to_toml()}
     plan = empty_plan(about, spec.template, (*spec.policies, spec.template.network), data, sources)
@@ -166,12 +160,17 @@ def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: 
     return plan
 
 
+def left_behind(spec: BenchmarkSpec, plan: Plan, store: Store) -> set[str]:
+    """Steps of a benchmark that an earlier version made and that are none of it any more, because it augmented the images of
+    this data set otherwise. They stay in the store under their ids."""
+    earlier = earlier_augmentation(plan.data.name, plan.data.shape[0])
+    if earlier is None or plan.provisional:
+        return set()
+    return benchmark_plan(spec, replace(plan.data, augmentation=earlier), plan.sources).done(store) - plan.jobs.keys()
+
+
 def empty_plan(
-    about: Mapping[str, Any],
-    run: RunSpec,
-    code: Iterable[str],
-    data: DataFacts | None = None,
-    sources: Mapping[str, str] | None = None,
+    about: Mapping[str, Any], run: RunSpec, code: Iterable[str], data: DataFacts | None = None, sources: Sources = None
 ) -> Plan:
     """code: the names of all policies and networks. Other code behind a user's own is another plan."""
     data, sources = data or data_facts(run.dataset, run.image_size), sources or source_digests(code)

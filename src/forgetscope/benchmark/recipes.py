@@ -1,7 +1,5 @@
 """From what is wanted, or from what a store remembers of it, to a plan."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,23 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from forgetscope.benchmark.controlled import Controlled, controlled_plan
-from forgetscope.benchmark.pairs import Comparison, comparison_plan
-from forgetscope.benchmark.plans import Plan, benchmark_plan, run_plan
+from forgetscope.benchmark.pairs import Comparison, Variants, comparison_plan, variants_plan
+from forgetscope.benchmark.plans import Plan, Sources, benchmark_plan, run_plan
 from forgetscope.benchmark.records import recorded_plans
 from forgetscope.benchmark.space import BenchmarkSpec, presets
-from forgetscope.benchmark.variants import Variants, variants_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError, StoreError
-from forgetscope.options import nearest
-from forgetscope.spec import AugmentationSpec, RunSpec
+from forgetscope.options import nearest, toml_value
+from forgetscope.spec import AugmentationSpec, RunSpec, as_released
 from forgetscope.store import Store, TellLeftOut
 
 MOST_EXPERIMENTS, MOST_CLASSES = 100_000, 1_000_000  # of a plan that somebody else may have written
 
-Spec = RunSpec | BenchmarkSpec | Comparison | Variants | Controlled
+Contrast = Comparison | Variants | Controlled
+Spec = RunSpec | BenchmarkSpec | Contrast
+Wanted = Spec | Plan
 
 
-def plan_of(spec: Spec, data: DataFacts | None = None, sources: Mapping[str, str] | None = None) -> Plan:
+def plan_of(spec: Spec, data: DataFacts | None = None, sources: Sources = None) -> Plan:
     """data, sources: as recorded; by default those that are here."""
     match spec:
         case RunSpec():
@@ -48,6 +47,27 @@ def templates_of(spec: Spec) -> Sequence[RunSpec]:
     if isinstance(benchmark, BenchmarkSpec):
         return (benchmark.template,)
     return (benchmark.run if isinstance(benchmark, Comparison) else benchmark,)
+
+
+def script_notes(spec: Spec) -> list[str]:
+    """Where the released scripts' behaviour is asked for: what that sets, and what was given beside it and wins."""
+    notes, benchmark = dict[str, None](), spec.benchmark if isinstance(spec, Controlled) else spec
+    for run in templates_of(spec):
+        released = as_released(run.model_dump())
+        has = {name: getattr(run, name) for name in released}
+        if released and isinstance(benchmark, BenchmarkSpec):
+            released["controlled_runs"], has["controlled_runs"] = "fresh", benchmark.controlled_runs
+        same = [f"{name} = {toml_value(value)}" for name, value in released.items() if has[name] == value]
+        own = [
+            f"{name} = {toml_value(has[name])} (released: {toml_value(value)})"
+            for name, value in released.items()
+            if has[name] != value
+        ]
+        if released:
+            beside = f" Given beside it, which wins: {', '.join(own)}." if own else ""
+            coding = "The ANOVA is coded when it is made: `forgetscope analyse --coding treatment`."
+            notes[f'script_behaviour = "released" sets {", ".join(same) or "nothing"}.{beside} {coding}'] = None
+    return list(notes)
 
 
 def find(
@@ -100,7 +120,7 @@ def _recorded_spec(record: Mapping[str, Any]) -> tuple[Spec, int]:
             return Comparison(run, record["policies"], pairs=pairs, name=name), pairs * len(record["policies"])
         return Variants(run, record["vary"], pairs, name), pairs * (1 + len(record["vary"]))
     spec = BenchmarkSpec(**tomllib.loads(record["benchmark"]))
-    experiments = spec.experiments * len(spec.partitions(2)) * len(spec.policies)
+    experiments = sum(spec.experiments_of(p.increment) for p in spec.partitions(2)) * len(spec.policies)
     if kind == "controlled":
         return Controlled(spec, record["runs"]), experiments + record["runs"]
     return spec, experiments

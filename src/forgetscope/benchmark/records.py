@@ -9,7 +9,7 @@ Steps are what counts; all of this can be lost without losing a result.
 from __future__ import annotations
 
 import json
-import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,19 +19,19 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from forgetscope.benchmark.plans import Plan, Reruns
 from forgetscope.benchmark.shards import Shard
 from forgetscope.benchmark.space import Partition
-from forgetscope.errors import DamagedPlan
+from forgetscope.errors import DamagedPlan, SpecError, StoreError
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
-from forgetscope.foreign import Count, Id, Text, first_problem, strict_json
+from forgetscope.foreign import Count, Id, StrictRecord, Text, first_problem, strict_json
+from forgetscope.options import nearest
 from forgetscope.store import Store, TellLeftOut
-from forgetscope.store.stepfiles import PLAN_BYTES, STEPS, SimulationMark
+from forgetscope.store.stepfiles import PLAN_BYTES, PLAN_ID, STEPS, SimulationMark
 
 SCHEMA = 1
-PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")
 NEEDED = {
     "benchmark": ("benchmark",),
     "controlled": ("benchmark", "runs"),
@@ -61,11 +61,11 @@ def record_plan(store: Store, plan: Plan, shard: Shard | None = None) -> Journal
             "schema": SCHEMA,
             "id": plan.id,
             **plan.about,
-            "data": asdict(plan.data) | {"augmentation": plan.data.augmentation.model_dump()},
+            "data": asdict(plan.data) | {"augmentation": plan.data.augmentation.model_dump(exclude_none=True)},
             "image_size": plan.template.image_size,
             "network": plan.template.network,
             "chains": [chain.described() for chain in plan.chains],
-            "reruns": [reruns.described() for reruns in plan.reruns],
+            "reruns": [asdict(reruns) for reruns in plan.reruns],
         }
         replace_durably(folder / "plan.json", json.dumps(content, ensure_ascii=False).encode())
     return Journal(folder, "" if shard is None else f"-{shard}")
@@ -90,6 +90,23 @@ def recorded_plans(store: Store, left_out: TellLeftOut | None = None) -> list[di
                 raise problem from None
             left_out(problem)
     return plans
+
+
+def steps_of_plan(store: Store, id: str) -> list[str]:
+    """Ids of the steps of a recorded plan, further runs included, that are done."""
+    problems: list[StoreError] = []
+    plans = {plan["id"]: plan for plan in recorded_plans(store, left_out=problems.append)}
+    if id not in plans:
+        for problem in problems:
+            if str(problem).startswith(f"{store.path / 'plans' / id / 'plan.json'} "):
+                raise problem
+        raise SpecError(f"There is no plan {id!r} in {store.path}.{nearest(id, list(plans))}")
+    parts = [*(chain["steps"] for chain in plans[id]["chains"]), *(picked["others"] for picked in plans[id]["reruns"])]
+    if not (found := [step for part in parts for step in part if step in store]):
+        raise SpecError(
+            f"No step of {id} is done yet. Run it: forgetscope bench run {id} --store {shlex.quote(str(store.path))}"
+        )
+    return list(dict.fromkeys(found))
 
 
 def _checked_plan(path: Path) -> dict[str, Any]:
@@ -117,34 +134,36 @@ def recorded_reruns(plan: Mapping[str, Any]) -> list[Reruns]:
     ]
 
 
-class _Checked(BaseModel):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+def rerun_only(plans: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Steps that are in controlled experiments of these plans and in no experiment of their own."""
+    plans = list(plans)
+    runs = {id for plan in plans for picked in plan["reruns"] for id in (picked["original"], *picked["others"])}
+    return runs.difference(*(chain["steps"] for plan in plans for chain in plan["chains"]))
 
 
-class _PlanData(_Checked):
+class _PlanData(StrictRecord):
     name: Text
     classes: Annotated[int, Field(ge=1, lt=2**31)]
     digest: Text | None
 
 
-class _Partition(_Checked):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
+class _Partition(StrictRecord, extra="forbid"):
     increment: float
     retention: float
 
 
-class _Chain(_Checked):
+class _Chain(StrictRecord):
     steps: list[Id]
 
 
-class _Reruns(_Checked):
+class _Reruns(StrictRecord):
     original: Id
     step: Annotated[int, Field(ge=1, le=STEPS)]
     partition: _Partition
     others: list[Id]
 
 
-class _Recorded(_Checked):
+class _Recorded(StrictRecord):
     """Every key of a plan.json that anybody uses."""
 
     id: Text
@@ -231,7 +250,7 @@ class Journal:
         return {step: found for step, found in last.items() if found["event"] == event}
 
 
-class _Event(_Checked):
+class _Event(StrictRecord):
     """Every key of an event that anybody uses."""
 
     event: Text
@@ -239,8 +258,8 @@ class _Event(_Checked):
     number: Count = 0
     step: Text = ""
     message: str = ""
-    setting: dict[str, Any] = {}
-    rates: dict[str, Annotated[float, Field(ge=0)]] = {}
+    setting: dict[str, Any] = Field(default_factory=dict)
+    rates: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
 
 
 def _events(path: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """A plan cut into parts for job arrays: no coordinator, because every part is a function of the plan and of its number."""
 
-from __future__ import annotations
-
 import heapq
 import re
 from dataclasses import dataclass

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from forgetscope.benchmark.controlled import RERUNS, controlled_plan
 from forgetscope.benchmark.plans import Job, Plan, benchmark_plan, chain_of
@@ -28,6 +29,7 @@ from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.errors import SpecError
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.sampling import iterations_per_epoch
+from forgetscope.measuring.forgetting import forgetting
 from forgetscope.options import demand
 from forgetscope.randomness import Streams
 from forgetscope.spec import StepSpec, step_id
@@ -36,10 +38,12 @@ from forgetscope.store.tables import (
     ClassFacts,
     Indices,
     Measurements,
+    Predictions,
     Values,
     class_table,
     confusion_table,
     pairs_table,
+    predictions_table,
     probes_table,
     rehearsal_table,
 )
@@ -49,6 +53,7 @@ MEANS, SCALES = np.array([0.5, 0.05, 1.0, 0.5]), np.array([0.2, 0.1, 0.4, 0.3])
 LOG_SIM_MEAN, LOG_SIM_SCALE = -1.0, 0.5
 LEVELS = np.array([0.5, 0.2, 1.0, 0.1])  # of norms and losses, which nothing depends on
 SIC, CIC, NIC = range(3)
+Mask = NDArray[np.bool_]
 
 
 @dataclass
@@ -123,7 +128,9 @@ class _Classes(NamedTuple):
 
     ids: tuple[int, ...]
     introduced: int
-    correct: NDArray[np.int64]  # test images recognised when just learned
+    expected: Values  # test images recognised when just learned, on average over test images; the true accuracy
+    right: Mask  # [classes, test images]: which are recognised when just learned
+    difficulty: Values  # [classes, test images]: what stays with an image from step to step, standard normal
     order: Indices  # [classes, training images]: in which they are kept for rehearsal
 
 
@@ -154,11 +161,13 @@ class Simulation:
     @cached_property
     def mark(self) -> dict[str, Any]:
         """What says in a record that it is simulated."""
-        return {"seed": self.seed, "truth": self.truth.model_dump()}
+        return {"seed": self.seed, "truth": self.truth.recorded}
 
     def record(self, chain: Sequence[Job]) -> StepRecord:
         """The last step of a chain, which begins with a first step."""
-        spec = chain[-1].spec
+        spec, (tables, forgotten) = chain[-1].spec, self._tables([job.spec for job in chain])
+        said = bool(self.truth.image_share) and len(forgotten) > 0
+        true = {"forgetting": [None if np.isnan(fg) else fg for fg in forgotten.tolist()]} if said else {}
         return StepRecord(
             id=chain[-1].id,
             parent=chain[-1].parent,
@@ -173,23 +182,29 @@ class Simulation:
             environment=self.environment,
             timings={"seconds": 0.0, "probe_seconds": 0.0},
             history=_history(spec.training.epochs),
-            tables=self._tables([job.spec for job in chain]),
+            tables=tables,
             network=str(chain[0].spec.network),
             state={},
-            simulated=self.mark,
+            simulated={**self.mark, **true},
         )
 
-    def _tables(self, specs: Sequence[StepSpec]) -> dict[TableName, pa.Table]:
+    def _tables(self, specs: Sequence[StepSpec]) -> tuple[dict[TableName, pa.Table], Values]:
+        """And the true forgetting of its past classes."""
         keys = _keys(specs)
         spec, key = specs[-1], keys[-1]
         groups = [self._learned(own, step, alone=step.step == 1) for own, step in zip(keys, specs, strict=True)]
         ids = [id for group in groups for id in group.ids]
         past = len(ids) - len(spec.classes)
-        correct = np.concatenate([group.correct for group in groups])
-        now, measured = correct.copy(), None
+        right = np.concatenate([group.right for group in groups])
+        when_learned, measured, forgotten = right.mean(axis=1), None, np.empty(0)
         if past:
             latent = self._latent(keys[-2], key, spec, past)
-            now[:past] = np.clip(np.rint(correct[:past] * (1 - latent.forgetting)), 0, self._test_images)
+            expected, difficulty = (
+                np.concatenate([getattr(group, name) for group in groups[:-1]]) for name in ("expected", "difficulty")
+            )
+            left = np.clip(expected * (1 - latent.forgetting), 0, self._test_images)
+            right[:past] = self._recognised(key, "test images now", left, difficulty)
+            forgotten = forgetting(expected, left)
             measured = self._measurements(key, spec, latent)
         rehearsal = self._rehearsal(spec, groups[:-1])
         facts = ClassFacts(
@@ -197,34 +212,46 @@ class Simulation:
             names=[f"class {id}" for id in ids],
             introduced=[group.introduced for group in groups for _ in group.ids],
             train_images=[self._train_images(spec)] * len(ids),
-            when_learned=correct / self._test_images,
-            accuracy=now / self._test_images,
+            when_learned=when_learned,
+            accuracy=right.mean(axis=1),
         )
-        return {
+        tables: dict[TableName, pa.Table] = {
             "classes": class_table(facts, rehearsal, measured),
             "probes": probes_table(measured, ids[:past]),
             "pairs": pairs_table(measured, ids, past),
             "rehearsal": rehearsal_table(rehearsal),
-            "confusion": confusion_table(self._confusion(key, now), ids),
         }
+        return tables | self._tested(key, ids, past, right), forgotten
 
     def _learned(self, key: str, spec: StepSpec, alone: bool) -> _Classes:
         """alone: these classes are the only ones in the step that learns them."""
         truth, classes, test = self.truth, len(spec.classes), self._test_images
         rng = self._stream(key, "learned")
-        accuracy = truth.accuracy + truth.accuracy_sd * rng.standard_normal(classes)
-        correct = np.clip(np.rint(accuracy * test), 1, test).astype(np.int64)
-        correct[rng.random(classes) < truth.never_learned] = 0
+        expected = (truth.accuracy + truth.accuracy_sd * rng.standard_normal(classes)) * test
+        expected = np.clip(expected if truth.image_share else np.rint(expected), 1, test)
+        expected[rng.random(classes) < truth.never_learned] = 0
         if alone and classes == 1:
-            correct[:] = test  # there is no other class to take it for
+            expected[:] = test  # there is no other class to take it for
         images = np.tile(np.arange(self._train_images(spec)), (classes, 1))
-        return _Classes(spec.classes, spec.step, correct, rng.permuted(images, axis=1))
+        difficulty = self._stream(key, "difficulty").standard_normal((classes, test))
+        right = self._recognised(key, "test images", expected, difficulty)
+        return _Classes(spec.classes, spec.step, expected, right, difficulty, rng.permuted(images, axis=1))
+
+    def _recognised(self, key: str, what: str, expected: Values, difficulty: Values) -> Mask:
+        """[classes, test images]: so many on average, the easier ones rather than others; or the first, as many as expected."""
+        share, test = self.truth.image_share, self._test_images
+        if not share:
+            return np.arange(test) < np.rint(expected)[:, None]
+        strays = self._stream(key, what).standard_normal(difficulty.shape)
+        level: Values = test * ndtr(np.sqrt(share) * difficulty + np.sqrt(1 - share) * strays)
+        return level < expected[:, None]
 
     def _rehearsal(self, spec: StepSpec, past: Sequence[_Classes]) -> dict[int, Indices]:
         if spec.rehearsal is None:
             return {}
         train = self._train_images(spec)
-        quota = quotas(spec.rehearsal, {id: train for group in past for id in group.ids})
+        ids, whole = [id for group in past for id in group.ids], round(self.data.train_images)
+        quota = quotas(spec.rehearsal, dict.fromkeys(ids, train), dict.fromkeys(ids, whole))
         return {id: id * train + order[: quota[id]] for group in past for id, order in zip(group.ids, group.order, strict=True)}
 
     def _latent(self, parent_key: str, key: str, spec: StepSpec, past: int) -> _Latent:
@@ -267,14 +294,27 @@ class Simulation:
             log_sim=LOG_SIM_MEAN + LOG_SIM_SCALE * log_sim,
         )
 
-    def _confusion(self, key: str, correct: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Mistakes fall on the other classes at random."""
-        k = len(correct)
-        shares = (1 - np.eye(k)) / max(1, k - 1)
-        counts = np.zeros((k, k), np.int64)
-        if k > 1:
-            counts = self._stream(key, "mistakes").multinomial(self._test_images - correct, shares)
-        return counts + np.diag(correct)
+    def _tested(self, key: str, ids: Sequence[int], past: int, right: Mask) -> dict[TableName, pa.Table]:
+        """Confusion, and predictions of test images where these are drawn. Mistakes fall on the other classes at random."""
+        k, test, rng = len(ids), self._test_images, self._stream(key, "mistakes")
+        if not self.truth.image_share:
+            correct = right.sum(axis=1)
+            shares = (1 - np.eye(k)) / max(1, k - 1)
+            counts = rng.multinomial(test - correct, shares) if k > 1 else np.zeros((k, k), np.int64)
+            return {"confusion": confusion_table(counts + np.diag(correct), ids)}
+        true = np.repeat(np.arange(k), test)
+        predicted = np.where(right.ravel(), true, (true + rng.integers(1, max(2, k), k * test)) % k)
+        is_past = predicted < past
+        found = Predictions(
+            past=past,
+            image=(np.array(ids)[:, None] * test + np.arange(test)).ravel(),
+            true=true,
+            predicted=predicted,
+            best_past=np.where(is_past, predicted, rng.integers(0, max(1, past), k * test)),
+            best_new=np.where(is_past, rng.integers(past, k, k * test), predicted),
+            margin=(np.where(is_past, 1, -1) * np.abs(rng.standard_normal(k * test))).astype(np.float32),
+        )
+        return {"confusion": confusion_table(found.confusion(k), ids), "predictions": predictions_table(found, ids)}
 
     @property
     def _test_images(self) -> int:

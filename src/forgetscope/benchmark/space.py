@@ -5,8 +5,6 @@ benchmark's seed, its partition and its number there: a larger sample contains t
 order in which experiments are drawn or run.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,21 +12,24 @@ from functools import cached_property
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictInt, model_validator
 
+from forgetscope.characters import counted
 from forgetscope.errors import SpecError
 from forgetscope.options import checked, nearest, read_toml, toml_value
 from forgetscope.randomness import Streams
 from forgetscope.scenario import Increments, class_sequence
-from forgetscope.spec import Asked, RunSpec, Seed, Share
+from forgetscope.spec import Asked, RunSpec, Seed, Share, as_released
 
 DECIDED_BY_THE_SPACE = ("increment", "retention", "policy", "sequence", "sequence_seed", "memory")
 SEEDS = 2**32
+Experiments = Annotated[StrictInt, Field(ge=1, le=1_000_000)]
 
 
-class Partition(NamedTuple):
+@dataclass(frozen=True, order=True)
+class Partition:
     """A cell of the space: all k-th steps with this increment and this retention."""
 
     increment: float
@@ -50,6 +51,8 @@ class BenchmarkSpec(Asked):
     def __init__(self, /, **options: Any) -> None:
         own = {name: value for name, value in options.items() if name in type(self).model_fields and name != "run"}
         rest = {name: value for name, value in options.items() if name not in own}
+        if as_released(rest):
+            own.setdefault("controlled_runs", "fresh")
         super().__init__(**own, run=rest)
 
     name: Annotated[str, Field(pattern=r"^[\w.-]{1,60}$")] = Field(
@@ -58,8 +61,8 @@ class BenchmarkSpec(Asked):
     increments: tuple[Share, ...] = Field((0.1, 0.2, 0.5), description="Shares of the classes that a step introduces.")
     retentions: tuple[Share, ...] = Field((0.08, 0.2, 0.4), description="Shares of a past class's images that are kept.")
     policies: tuple[str, ...] = Field(("uniform",), description="Rehearsal policies.")
-    experiments: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = Field(
-        40, description="How many to draw per partition and policy."
+    experiments: Experiments | tuple[Experiments, ...] = Field(
+        40, description="How many to draw per partition and policy; a list has one number for each increment."
     )
     steps: Annotated[StrictInt, Field(ge=2, le=1000)] = Field(
         3, description="Steps of a sequence, where the classes suffice for them."
@@ -68,6 +71,11 @@ class BenchmarkSpec(Asked):
         "independent",
         description="independent: a fresh sequence and seed per experiment, as in the paper. paired: the same sequences and "
         "seeds across policies and retentions; first steps are shared and comparisons are within pairs.",
+    )
+    controlled_runs: Literal["original", "fresh"] = Field(
+        "original",
+        description="Of controlled experiments. original: a random experiment of each partition, its step and runs of it with "
+        "other new classes, as in the paper. fresh: experiment 0, as many runs, all with others, as in the released scripts.",
     )
     seed: Seed = Field(0, description="The sample follows from it.")
     run: Mapping[str, Any] = Field(default_factory=dict, description="Options of every run.")
@@ -78,6 +86,9 @@ class BenchmarkSpec(Asked):
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} = {list(values)} must name at least one value, and none twice")
+        if isinstance(self.experiments, tuple) and len(self.experiments) != len(self.increments):
+            wanted = counted(len(self.increments), "increment")
+            raise ValueError(f"experiments = {list(self.experiments)} for {wanted}: give one number, or one for each of them")
         taken = [name for name in self.run if name in DECIDED_BY_THE_SPACE]
         if taken:
             plural = {"increment": "increments", "retention": "retentions", "policy": "policies"}.get(taken[0])
@@ -104,16 +115,24 @@ class BenchmarkSpec(Asked):
             raise SpecError(f"There is no preset and no file {name!r}.{nearest(name, presets())}")
         advice = "`forgetscope bench preset glyphs` prints one to start from."
         values = tomllib.loads(preset_text(name)) if name in presets() else read_toml(path, advice)
+        if name in presets():  # it gives what the text has: nothing that anybody gave beside the scripts' behaviour
+            values = {name: value for name, value in values.items() if name not in as_released({**values, **(overrides or {})})}
         return checked(cls, path.name, {"name": path.stem, **values}, overrides or {})
 
     def to_toml(self) -> str:
         """Every option of the benchmark itself, then those of its runs that are set."""
         own = {name: getattr(self, name) for name in type(self).model_fields if name != "run"}
+        if self.controlled_runs == "original" and not as_released(self.run):
+            del own["controlled_runs"]  # so that plans of before there was the option keep their ids
         return "".join(f"{name} = {toml_value(value)}\n" for name, value in {**own, **self.run}.items())
 
     def steps_of(self, increment: float) -> int:
         """How many steps a sequence has: as many as asked for, or as the classes suffice for."""
         return min(self.steps, int(1 / increment + 1e-9))
+
+    def experiments_of(self, increment: float) -> int:
+        """How many are drawn for each retention and policy."""
+        return self.experiments[self.increments.index(increment)] if isinstance(self.experiments, tuple) else self.experiments
 
     def partitions(self, step: int) -> list[Partition]:
         """The cells into which the steps with this number fall."""
@@ -132,8 +151,6 @@ class BenchmarkSpec(Asked):
 
 @dataclass(frozen=True)
 class Drawn:
-    """One experiment of a sample."""
-
     partition: Partition
     policy: str
     number: int  # within its partition and policy, from 0
@@ -151,11 +168,12 @@ def sample(spec: BenchmarkSpec, classes: int) -> list[Drawn]:
     shared = {f"{retention}/{policy}": [(retention, policy)] for retention, policy in everywhere}
     if spec.design == "paired":
         shared = {"None/None": everywhere}
-    for increment, (key, members), number in product(spec.increments, shared.items(), range(spec.experiments)):
-        sequence_seed, seed, sequence = _draw(spec, classes, increment, f"{key}/{number}", taken)
-        for retention, policy in members:
-            run = spec.run_of(increment, retention, policy, sequence_seed, seed)
-            drawn.append(Drawn(Partition(increment, retention), policy, number, run, sequence))
+    for increment, (key, members) in product(spec.increments, shared.items()):
+        for number in range(spec.experiments_of(increment)):
+            sequence_seed, seed, sequence = _draw(spec, classes, increment, f"{key}/{number}", taken)
+            for retention, policy in members:
+                run = spec.run_of(increment, retention, policy, sequence_seed, seed)
+                drawn.append(Drawn(Partition(increment, retention), policy, number, run, sequence))
     order = {cell: i for i, cell in enumerate((p, policy) for p in spec.partitions(2) for policy in spec.policies)}
     return sorted(drawn, key=lambda d: (order[d.partition, d.policy], d.number))
 

@@ -1,21 +1,19 @@
 """How far a plan is, for whoever looks from outside: counted from the store, the journal and a running engine's notes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from forgetscope.benchmark.costs import step_work
 from forgetscope.benchmark.plans import Plan, descendants
 from forgetscope.benchmark.records import Journal, folder_of
 from forgetscope.benchmark.space import Partition
 from forgetscope.files import read_regular
-from forgetscope.foreign import Id
+from forgetscope.foreign import Id, StrictRecord
 from forgetscope.store import Store
 
 RUNNING_BYTES = 2**20  # of what a running engine notes of itself
@@ -33,9 +31,6 @@ class Tally:
     failed: int
     diverged: int
 
-    def described(self) -> dict[str, Any]:
-        return asdict(self) | {"partition": None if self.partition is None else self.partition._asdict()}
-
 
 @dataclass(frozen=True)
 class Status:
@@ -50,9 +45,6 @@ class Status:
     steps_per_hour: float | None
     seconds_left: float | None
     cells: list[Tally]
-
-    def described(self) -> dict[str, Any]:
-        return asdict(self) | {"cells": [cell.described() for cell in self.cells]}
 
 
 def status_of(plan: Plan, store: Store) -> Status:
@@ -89,7 +81,7 @@ def _cells(plan: Plan, done: set[str], running: set[str], failed: set[str], dive
             found.append(cell(number, partition, set(ids)))
             counted |= set(ids)
     first = {job.id for job in plan.jobs.values() if job.parent is None}
-    reruns = {id for rerun in plan.reruns for id in rerun.others}
+    reruns = {id for rerun in plan.reruns for id in (rerun.original, *rerun.others)} - counted
     later: dict[int, set[str]] = {}  # steps of experiments that belong to no partition
     for id in plan.jobs.keys() - counted - first - reruns:
         later.setdefault(plan.jobs[id].spec.step, set()).add(id)
@@ -106,13 +98,12 @@ def _running(journal: Journal, plan: Plan) -> list[dict[str, Any]]:
     return [job.model_dump() | {"epochs": plan.jobs[job.step].spec.training.epochs} for job in known]
 
 
-class _Job(BaseModel):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+class _Job(StrictRecord):
     step: Id
     epoch: Annotated[int | float, Field(ge=0)]
 
 
-class _Running(BaseModel):
+class _Running(StrictRecord):
     """What a running engine notes of itself."""
 
     jobs: list[_Job]

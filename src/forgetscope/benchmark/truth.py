@@ -1,7 +1,5 @@
 """The relation between coefficients and forgetting that a simulated store follows. The model is in `docs/simulation.md`."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import Annotated, Self
@@ -56,6 +54,11 @@ class Truth(Asked):
     never_learned: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="Share of classes with a test accuracy of 0 when learned, whose forgetting is undefined."
     )
+    image_share: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.5,
+        description="Share of what decides whether a test image is recognised that stays with the image from step to step. "
+        "0: no test images are drawn, and accuracies are the true ones.",
+    )
 
     @model_validator(mode="after")
     def _correlations_are_possible(self) -> Self:
@@ -99,7 +102,7 @@ class Truth(Asked):
 
     def expected_correlations(self) -> dict[str, float]:
         """Of each measure with forgetting, over many past classes of a step (Pearson's), before forgetting is cut off and
-        rounded to whole test images."""
+        seen through test images."""
         covariance = self.correlation @ self.effects
         variance = self.effects @ covariance + 3 * self.slope_sd**2 + self.noise**2
         found = covariance / math.sqrt(variance) if variance > 0 else np.zeros(3)
@@ -108,7 +111,18 @@ class Truth(Asked):
 
     def digest(self, seed: int) -> str:
         """Takes the place of a data set's digest: no step of a simulation has the id of a trained one, or of another's."""
-        return f"simulated-{hashlib.sha256(f'{seed} {self.model_dump_json()}'.encode()).hexdigest()[:32]}"
+        text = f"{seed} {self.model_dump_json(exclude=self._unsaid)}"
+        return f"simulated-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+    @property
+    def recorded(self) -> dict[str, float]:
+        """By name, as steps and plans say it."""
+        return self.model_dump(exclude=self._unsaid)
+
+    @property
+    def _unsaid(self) -> set[str]:
+        """What is not said where there is none of it: so ids and records are those of before there were test images."""
+        return set() if self.image_share else {"image_share"}
 
 
 def _correlations(sic_cic: float, sic_nic: float, cic_nic: float) -> Matrix:

@@ -1,11 +1,9 @@
 """The command line: parse, call the library, print.
 
-`app` joins the commands and has the first ones; `bench`, `data` and `store` are groups; `comparisons`, `analyse`,
-`approximations`, `lemma`, `paper` and `simulate` are further commands. `options` are shared, `plans` is for commands that run
-one, `console` prints, `streams` mends the standard streams.
+`app` joins the commands and has the first ones; `bench`, `data` and `store` are groups; `comparisons`, `results` and
+`ground_truth` are further commands. `options` are shared, `plans` is for commands that run one, `console` prints, `streams`
+mends the standard streams.
 """
-
-from __future__ import annotations
 
 
 def main() -> None:

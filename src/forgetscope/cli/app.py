@@ -11,27 +11,11 @@ import typer
 
 import forgetscope as fs
 from forgetscope.characters import counted
-from forgetscope.cli import bench, comparisons, data
-from forgetscope.cli import store as housekeeping
-from forgetscope.cli.analyse import analyse
-from forgetscope.cli.approximations import approximations
+from forgetscope.cli import bench, comparisons, data, options as option, store as housekeeping
 from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
-from forgetscope.cli.lemma import lemma
-from forgetscope.cli.options import (
-    DEFAULT_STORE,
-    ChannelsLastOption,
-    CompileOption,
-    DeviceOption,
-    JsonOption,
-    SetOption,
-    StoreArgument,
-    StoreOption,
-    ThreadsOption,
-    run_spec,
-)
-from forgetscope.cli.paper import FormatOption, WidthOption, write_for_paper
+from forgetscope.cli.ground_truth import lemma, simulate
 from forgetscope.cli.plans import training
-from forgetscope.cli.simulate import simulate
+from forgetscope.cli.results import FormatOption, WidthOption, analyse, approximations, write_for_paper
 from forgetscope.errors import TRACEBACK, SpecError
 
 DEMO_STORE = Path("forgetscope-demo")
@@ -73,10 +57,10 @@ def root(
 
 @app.command(epilog="Example: forgetscope demo")
 def demo(
-    store: StoreOption = DEMO_STORE,
+    store: option.Store = DEMO_STORE,
     seed: Annotated[int, typer.Option(min=0, help="Another seed learns other classes.")] = 0,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    device: option.Device = "auto",
+    threads: option.Threads = None,
 ) -> None:
     """Watch a small network learn three groups of ten characters, and get a page that shows what it forgot."""
     from forgetscope.outputs import PAGE, refuse_foreign_file
@@ -89,19 +73,31 @@ def demo(
     echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {shlex.quote(str(store))}")
 
 
+@app.command(epilog="Example: forgetscope replication && forgetscope report replication")
+def replication(
+    store: Annotated[Path, typer.Argument(help="The store to add to; made if missing.")] = Path("replication"),
+) -> None:
+    """Unpack real results to look at: the paper's design on CIFAR-100 at a smaller scale, so far with increments of 10 %."""
+    with patiently() as progress:
+        result = fs.unpack_replication(store, progress)
+    housekeeping.tell_imported(result, "The replication in this package", store)
+    place = shlex.quote(str(store))
+    echo(f"Look at it: forgetscope show {place}, forgetscope analyse {place}, forgetscope report {place}")
+
+
 @app.command(epilog="Example: forgetscope run my.toml --store results --set seed=1")
 def run(
     config: Annotated[Path, typer.Argument(help="TOML file; `forgetscope config` prints one to start from.")],
-    store: StoreOption = DEFAULT_STORE,
-    settings: SetOption = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    channels_last: ChannelsLastOption = True,
-    compile: CompileOption = False,
-    as_json: JsonOption = False,
+    store: option.Store = option.DEFAULT_STORE,
+    settings: option.Set = None,
+    device: option.Device = "auto",
+    threads: option.Threads = None,
+    channels_last: option.ChannelsLast = True,
+    compile: option.Compile = False,
+    as_json: option.Json = False,
 ) -> None:
     """Run one experiment. Run again, it continues where it stopped, or says that it is done."""
-    spec = run_spec(config, settings)
+    spec = option.run_spec(config, settings)
     here = fs.Here(device=device, threads=threads, channels_last=channels_last, compile=compile)
     with training():
         experiment = fs.run(spec, store, on=here)
@@ -116,16 +112,16 @@ def run(
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
 def show(
-    store: StoreArgument = DEFAULT_STORE,
+    store: option.StoreArgument = option.DEFAULT_STORE,
     id: IdOption = None,
     step: Annotated[int | None, typer.Option(min=2, help="The step whose past classes to show. Default: the last.")] = None,
-    as_json: JsonOption = False,
+    as_json: option.Json = False,
 ) -> None:
     """Show what a store holds, and the classes of one experiment."""
     from forgetscope.analysis.experiments import overview, pick
     from forgetscope.analysis.index import glance
     from forgetscope.analysis.questions.policies import compare_policies
-    from forgetscope.benchmark.records import recorded_plans, recorded_reruns
+    from forgetscope.benchmark.records import recorded_plans, rerun_only
     from forgetscope.report import document
     from forgetscope.report.terminal import experiments as terminal
 
@@ -134,11 +130,12 @@ def show(
         everything = [] if id else glance(opened, progress, left_out)
     plans = recorded_plans(opened, left_out)
     left_out.tell(id is not None or bool(everything))
-    chosen = pick(opened, id or (everything[-1].id if everything else None))
+    again = rerun_only(plans)
+    found = [experiment for experiment in everything if experiment.id not in again]
+    listed = found or everything
+    chosen = pick(opened, id or (listed[-1].id if listed else None))
     if step is not None and step > len(chosen.steps):
         raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {counted(len(chosen.steps), 'step')}.")
-    again = {other for plan in plans for picked in recorded_reruns(plan) for other in picked.others}
-    found = [experiment for experiment in everything if experiment.id not in again]
     means, policies = overview(found), compare_policies(found)
     if as_json:
         print_json({**document.store_document(found, means, policies), "experiment": document.experiment_document(chosen)})
@@ -159,7 +156,7 @@ def show(
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
 def report(
-    store: StoreArgument = DEFAULT_STORE,
+    store: option.StoreArgument = option.DEFAULT_STORE,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -200,10 +197,10 @@ def report(
 @app.command(epilog="Example: forgetscope config > my.toml")
 def config(
     file: Annotated[Path | None, typer.Argument(help="A run's file, to see it with every default filled in.")] = None,
-    settings: SetOption = None,
+    settings: option.Set = None,
 ) -> None:
     """Print every option with its value and meaning, as a file to start from."""
-    typer.echo(run_spec(file, settings).to_toml(comments=True), nl=False)
+    typer.echo(option.run_spec(file, settings).to_toml(comments=True), nl=False)
 
 
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import forgetscope as fs
 from forgetscope.characters import counted
-from forgetscope.cli.console import Commands, Unreadable, echo, note, print_json, print_view
-from forgetscope.cli.options import (
-    DEFAULT_STORE,
-    BenchmarkArgument,
-    ChannelsLastOption,
-    CompileOption,
-    DeviceOption,
-    EstimateOption,
-    JobsOption,
-    JobThreadsOption,
-    JsonOption,
-    SetOption,
-    StoreOption,
-    overrides,
-)
-from forgetscope.cli.plans import PlanOptions, allow, name_failures, with_plan_options, work_off
+from forgetscope.cli import options as option
+from forgetscope.cli.console import Commands, Unreadable, echo, note, print_either
+from forgetscope.cli.plans import PlanOptions, RunOptions, allow, name_failures, with_plan_options, work_off
 from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -34,7 +23,6 @@ if TYPE_CHECKING:
 PlanArgument = Annotated[
     str, typer.Argument(metavar="PRESET, FILE or PLAN", help="A benchmark, or the id of any plan that was run into the store.")
 ]
-ENGINES = ("local", "ray")
 
 app = typer.Typer(
     help="Run whole benchmarks: sample, plan, run, watch.", no_args_is_help=True, rich_markup_mode=None, cls=Commands
@@ -54,89 +42,69 @@ def preset(name: Annotated[str | None, typer.Argument(help="The preset to print.
 
 
 @app.command(epilog="Example: forgetscope bench sample cifar100 --json > sample.json")
-def sample(benchmark: BenchmarkArgument, settings: SetOption = None, as_json: JsonOption = False) -> None:
+def sample(benchmark: option.Benchmark, settings: option.Set = None, as_json: option.Json = False) -> None:
     """Draw a benchmark's experiments: the same ones each time, equally many per partition."""
     from forgetscope.benchmark import space
     from forgetscope.data.library import data_facts
     from forgetscope.report.terminal.plans import sample_document, sample_view
 
-    spec = space.BenchmarkSpec.load(benchmark, overrides(settings))
+    spec = space.BenchmarkSpec.load(benchmark, option.overrides(settings))
     drawn = space.sample(spec, data_facts(spec.template.dataset, spec.template.image_size).classes)
-    if as_json:
-        print_json(sample_document(drawn))
-    else:
-        print_view(sample_view(drawn))
+    print_either(partial(sample_document, drawn), partial(sample_view, drawn), as_json)
 
 
 @app.command(epilog="Example: forgetscope bench plan cifar100-small --store results")
-def plan(
-    benchmark: BenchmarkArgument,
-    store: StoreOption = DEFAULT_STORE,
-    settings: SetOption = None,
-    jobs: JobsOption = None,
-    device: DeviceOption = "auto",
-    threads: JobThreadsOption = 1,
-    estimate: EstimateOption = True,
-    as_json: JsonOption = False,
-) -> None:
+@with_plan_options
+def plan(benchmark: option.Benchmark, options: PlanOptions = PlanOptions(), as_json: option.Json = False) -> None:
     """Say what a benchmark takes: steps to run, steps done, steps shared; time, memory and disk."""
-    from forgetscope.benchmark.plans import benchmark_plan
+    from forgetscope.benchmark.plans import benchmark_plan, left_behind
+    from forgetscope.benchmark.recipes import script_notes
     from forgetscope.report.terminal.plans import plan_document, plan_view
 
-    spec = fs.BenchmarkSpec.load(benchmark, overrides(settings))
+    spec = fs.BenchmarkSpec.load(benchmark, option.overrides(options.settings))
+    for text in script_notes(spec):
+        note(text)
     reached = max(map(spec.steps_of, spec.increments))
     if reached < spec.steps:
         echo(f"No increment reaches more than {counted(reached, 'step')}; {spec.steps} were asked for.", err=True)
-    missing = _fetch_data(spec.template) if estimate else "--no-estimate was given."
-    planned, opened = benchmark_plan(spec), fs.Store(store)
+    missing = _fetch_data(spec.template) if options.estimate else "--no-estimate was given."
+    planned, opened = benchmark_plan(spec), fs.Store(options.store)
     done, expected = len(planned.done(opened)), None
     if missing is None:
         from forgetscope.engines.running import engaged, prospect
         from forgetscope.experiment.stopping import Stop, on_signals
 
-        stop, place = Stop(), fs.Local(device=device, threads=threads, jobs=jobs)
-        with on_signals(stop), engaged(place, planned, opened, looking=True) as engine:
+        stop = Stop()
+        with on_signals(stop), engaged(options.place(), planned, opened, looking=True) as engine:
             # Looking runs no code of a user's own; what a run has measured is used all the same.
             ahead = prospect(engine, calibrating=not planned.own_code, stop=stop, note=note)
         done, expected = len(ahead.done), ahead.estimate
         if expected is None:
             own = "the benchmark names code of its own, which a plan does not run; `bench run` measures before it starts."
             missing = own if ahead.todo else "everything is done."
-    if as_json:
-        print_json(plan_document(planned, done, expected, missing))
-        return
-    print_view(plan_view(planned, done, expected, missing))
-    chosen = "".join(f" --set {shlex.quote(setting)}" for setting in settings or [])
-    echo(f"Run it: forgetscope bench run {shlex.quote(benchmark)} --store {shlex.quote(str(store))}{chosen}")
+    facts = (planned, done, expected, missing, len(left_behind(spec, planned, opened)))
+    print_either(partial(plan_document, *facts), partial(plan_view, *facts), as_json)
+    chosen = "".join(f" --set {shlex.quote(setting)}" for setting in options.settings or [])
+    if not as_json:
+        echo(f"Run it: forgetscope bench run {shlex.quote(benchmark)} --store {shlex.quote(str(options.store))}{chosen}")
 
 
 @app.command(epilog="Example: forgetscope bench run glyphs --store results --jobs 2")
 @with_plan_options
 def run(
-    benchmark: BenchmarkArgument,
-    options: PlanOptions = PlanOptions(),
-    engine: Annotated[str, typer.Option(help="local: processes of this machine. ray: a Ray cluster.")] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Of a running Ray cluster, or auto. Default: one is started here.")
-    ] = None,
-    gpus_per_job: Annotated[float, typer.Option(min=0, help="With ray: for example 0.25 puts four jobs on a GPU.")] = 0.0,
+    benchmark: option.Benchmark,
+    options: RunOptions = RunOptions(),
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Only part I of N of the plan, for job arrays without a coordinator.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: option.Json = False,
 ) -> None:
     """Run a benchmark. Run again, it continues; what is done is not done again."""
     from forgetscope.benchmark.shards import Shard
-    from forgetscope.options import nearest
 
-    if engine not in ENGINES:
-        raise SpecError(f"--engine {engine!r} is not known.{nearest(engine, ENGINES)}")
-    if engine == "local" and (address is not None or gpus_per_job):
-        raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
+    place = options.place()
     part, opened = Shard.parse(shard) if shard else None, fs.Store(options.store)
-    of_ray = {} if engine == "local" else {"address": address, "gpus_per_job": gpus_per_job}
-    place = options.place(fs.Local if engine == "local" else fs.Ray, **of_ray)
-    spec = fs.BenchmarkSpec.load(benchmark, overrides(options.settings))
+    spec = fs.BenchmarkSpec.load(benchmark, option.overrides(options.settings))
     planned, outcome = work_off(spec, opened, place, estimating=options.estimate, shard=part)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
@@ -144,7 +112,7 @@ def run(
 
 @app.command(epilog="Example: forgetscope bench status glyphs --store results")
 def status(
-    name: PlanArgument, store: StoreOption = DEFAULT_STORE, settings: SetOption = None, as_json: JsonOption = False
+    name: PlanArgument, store: option.Store = option.DEFAULT_STORE, settings: option.Set = None, as_json: option.Json = False
 ) -> None:
     """Look at a benchmark from another terminal: progress per partition, rate, time left, failures."""
     from forgetscope.benchmark.plans import Plan, benchmark_plan
@@ -158,18 +126,18 @@ def status(
 def retry(
     name: PlanArgument,
     failed: Annotated[bool, typer.Option("--failed", help="The steps that failed, and what builds on them.")] = False,
-    store: StoreOption = DEFAULT_STORE,
-    settings: SetOption = None,
+    store: option.Store = option.DEFAULT_STORE,
+    settings: option.Set = None,
     code: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Code, package.module:function, that a PLAN names and may run; may be repeated."),
     ] = None,
-    jobs: JobsOption = None,
-    device: DeviceOption = "auto",
-    threads: JobThreadsOption = 1,
-    channels_last: ChannelsLastOption = True,
-    compile: CompileOption = False,
-    as_json: JsonOption = False,
+    jobs: option.Jobs = None,
+    device: option.Device = "auto",
+    threads: option.JobThreads = 1,
+    channels_last: option.ChannelsLast = True,
+    compile: option.Compile = False,
+    as_json: option.Json = False,
 ) -> None:
     """Run the steps that failed once more, and everything that is still to do."""
     from forgetscope.benchmark.plans import Plan
@@ -200,14 +168,13 @@ def _found(name: str, settings: list[str] | None, store: fs.Store) -> fs.Benchma
     from forgetscope.benchmark.recipes import find, recorded_plan
 
     left_out = Unreadable()
-    found = find(name, overrides(settings), store, left_out)
+    found = find(name, option.overrides(settings), store, left_out)
     left_out.tell(True)
     return recorded_plan(found) if isinstance(found, dict) else found
 
 
 def _fetch_data(run: fs.RunSpec) -> str | None:
     """Make or open the data set, for an estimate; why that is not possible, or None."""
-
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed. Counts are complete; time, memory and disk need it."
     try:
@@ -222,7 +189,4 @@ def _tell_status(plan: Plan, store: fs.Store, *, as_json: bool) -> None:
     from forgetscope.report.terminal.plans import status_view
 
     found = status_of(plan, store)
-    if as_json:
-        print_json(found.described())
-    else:
-        print_view(status_view(found))
+    print_either(partial(asdict, found), partial(status_view, found), as_json)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import forgetscope as fs
+from forgetscope.cli import options as option
 from forgetscope.cli.console import print_json, print_view
-from forgetscope.cli.options import BenchmarkArgument, JsonOption, overrides, run_spec
-from forgetscope.cli.plans import PlanOptions, name_failures, with_plan_options
+from forgetscope.cli.plans import RunOptions, name_failures, with_plan_options, work_off
 from forgetscope.errors import ForgetscopeError, SpecError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from forgetscope.benchmark.recipes import Contrast
 
 ConfigArgument = Annotated[
     Path | None, typer.Argument(help="A run's TOML file; its seed is that of the first pair. Default: the demo's run.")
@@ -30,8 +32,8 @@ def compare(
     policies: Annotated[str, typer.Option(help="Their names, with commas between.")] = "uniform,herding",
     baseline: Annotated[str | None, typer.Option(help="The policy to compare with. Default: the first.")] = None,
     pairs: PairsOption = 5,
-    options: PlanOptions = PlanOptions(),
-    as_json: JsonOption = False,
+    options: RunOptions = RunOptions(),
+    as_json: option.Json = False,
 ) -> None:
     """Compare rehearsal policies: the same class sequences and seeds under each, from common first steps.
 
@@ -41,9 +43,9 @@ def compare(
     from forgetscope.benchmark.pairs import plan_name
     from forgetscope.report.terminal.experiments import comparison_view
 
-    if "policy" in overrides(options.settings):
+    if "policy" in option.overrides(options.settings):
         raise SpecError("--set policy: name the policies that are compared with --policies, for example uniform,entropy.")
-    run = run_spec(config, options.settings)
+    run = option.run_spec(config, options.settings)
     names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
     wanted = fs.Comparison(run, names, baseline, pairs, title)
     _tell(wanted, options, "policies" if as_json else None, comparison_view)
@@ -59,8 +61,8 @@ def variants(
         ),
     ] = None,
     pairs: PairsOption = 5,
-    options: PlanOptions = PlanOptions(),
-    as_json: JsonOption = False,
+    options: RunOptions = RunOptions(),
+    as_json: option.Json = False,
 ) -> None:
     """What another protocol changes: one option at a time, on the same class sequences and seeds.
 
@@ -71,17 +73,17 @@ def variants(
     from forgetscope.benchmark.pairs import plan_name
     from forgetscope.report.terminal.studies import variants_view
 
-    run = run_spec(config, options.settings)
+    run = option.run_spec(config, options.settings)
     wanted = fs.Variants(run, vary or (), pairs, plan_name(config.stem if config else run.dataset, "variants"))
     _tell(wanted, options, "variants" if as_json else None, variants_view)
 
 
 @with_plan_options
 def controlled(
-    benchmark: BenchmarkArgument,
+    benchmark: option.Benchmark,
     runs: Annotated[int, typer.Option(min=2, max=10_000, help="Further runs of each picked step.")] = 19,
-    options: PlanOptions = PlanOptions(),
-    as_json: JsonOption = False,
+    options: RunOptions = RunOptions(),
+    as_json: option.Json = False,
 ) -> None:
     """Run one step of each partition again and again with other new classes, and nothing else changed.
 
@@ -91,21 +93,17 @@ def controlled(
     picked step, over its past classes; --json has every class. What the benchmark has run already is not run again."""
     from forgetscope.report.terminal.studies import controlled_view
 
-    wanted = fs.Controlled(fs.BenchmarkSpec.load(benchmark, overrides(options.settings)), runs)
+    wanted = fs.Controlled(fs.BenchmarkSpec.load(benchmark, option.overrides(options.settings)), runs)
     _tell(wanted, options, "steps" if as_json else None, controlled_view)
 
 
-def _tell(
-    wanted: fs.Comparison | fs.Variants | fs.Controlled,
-    options: PlanOptions,
-    key: str | None,
-    view: Callable[[Any], RenderableType],
-) -> None:
+def _tell(wanted: Contrast, options: RunOptions, key: str | None, view: Callable[[Any], RenderableType]) -> None:
     """Run it and print what it shows, as JSON if there is a key for its rows."""
     from forgetscope.report.document import study_document
     from forgetscope.runs import nothing_shown, results
 
-    plan, store, outcome = options.work_off(wanted)
+    store = fs.Store(options.store)
+    plan, outcome = work_off(wanted, store, options.place(), estimating=options.estimate)
     rows = results(wanted, plan, store)
     if key is not None:
         print_json(study_document(plan=plan.id, **{key: rows}))

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from forgetscope.characters import visible, visible_json
-from forgetscope.errors import TRACEBACK, ForgetscopeError, Interrupted, StoreError
+from forgetscope.errors import OWN_CODE, TRACEBACK, ForgetscopeError, Interrupted, StoreError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +34,8 @@ class Commands(TyperGroup):
         except ForgetscopeError as error:
             if os.environ.get(TRACEBACK):
                 echo("".join(traceback.format_exception(error)), err=True)
-            echo(f"Error: {visible(str(error))}", err=True)
+            text = str(error).replace(OWN_CODE, f"{OWN_CODE[:-1]}; --traceback shows all.")
+            echo(f"Error: {visible(text)}", err=True)
             raise typer.Exit(error.exit_code) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -89,6 +90,16 @@ def print_view(view: RenderableType, *, whole: bool = False) -> None:
         needed = console.measure(view, options=console.options.update(max_width=100_000)).maximum
         console = Console(highlight=False, width=max(console.width, needed))
     console.print(view)
+
+
+def print_either(
+    document: Callable[[], object], view: Callable[[], RenderableType], as_json: bool, *, whole: bool = False
+) -> None:
+    """For a program, or for a person."""
+    if as_json:
+        print_json(document())
+    else:
+        print_view(view(), whole=whole)
 
 
 def print_json(value: object) -> None:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 import forgetscope as fs
+from forgetscope.cli import options as option
 from forgetscope.cli.console import Commands, echo, note, print_json, print_view
 from forgetscope.errors import DataError
+from forgetscope.threads import available_cores
 
 app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None, cls=Commands)
 
 NameArgument = Annotated[str, typer.Argument(help="The data set's name.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 WorkersOption = Annotated[
     int | None, typer.Option(min=1, max=1024, help="Processes that decode images. Default: one per core.")
 ]
 
 
 @app.command("list", epilog="Example: forgetscope data list")
-def list_sets(as_json: JsonOption = False) -> None:
+def list_sets(as_json: option.JsonOfOne = False) -> None:
     """List the data sets that are here, and those that can be fetched."""
     from forgetscope.data.cache import cache_folder
     from forgetscope.data.known import KNOWN
@@ -63,7 +63,7 @@ def get(
     from forgetscope.progress import counting
 
     with counting() as progress:
-        data = fs.get_data(name, origin, workers=workers or _cores(), progress=progress, note=note)
+        data = fs.get_data(name, origin, workers=workers or available_cores(), progress=progress, note=note)
     echo(f'{data!r} is ready: dataset = "{name}"')
 
 
@@ -95,7 +95,7 @@ def add(
             size=size,
             fit=fit,
             skip_broken=skip_broken,
-            workers=workers or _cores(),
+            workers=workers or available_cores(),
             progress=progress,
             note=note,
         )
@@ -108,7 +108,7 @@ def check(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to put the contact sheet. Default: NAME.png here.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: option.JsonOfOne = False,
 ) -> None:
     """Recompute a data set's digest, count its images per class, and make a contact sheet to look at."""
     from PIL.PngImagePlugin import PngInfo
@@ -160,7 +160,3 @@ def _facts(data: fs.DataSet) -> dict[str, Any]:
 
 def _range(counts: list[int]) -> str:
     return f"{counts[0]}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1

@@ -13,23 +13,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import forgetscope as fs
-from forgetscope.cli.options import (
-    DEFAULT_STORE,
-    ChannelsLastOption,
-    CompileOption,
-    DeviceOption,
-    EstimateOption,
-    JobsOption,
-    JobThreadsOption,
-    SetOption,
-    StoreOption,
-)
-from forgetscope.engines.allocation import keep_memory
+from forgetscope.cli import options as option
 from forgetscope.errors import ForgetscopeError, Interrupted, SpecError
+from forgetscope.threads import keep_memory
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.plans import Plan
-    from forgetscope.benchmark.recipes import Spec
+    from forgetscope.benchmark.recipes import Wanted
     from forgetscope.benchmark.shards import Shard
     from forgetscope.engines.dispatch import Outcome
     from forgetscope.engines.work import Place
@@ -51,36 +41,55 @@ def training() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PlanOptions:
+    """The options of a command that looks at a plan."""
+
+    store: option.Store = option.DEFAULT_STORE
+    settings: option.Set = None
+    jobs: option.Jobs = None
+    device: option.Device = "auto"
+    threads: option.JobThreads = 1
+    channels_last: option.ChannelsLast = True
+    compile: option.Compile = False
+    estimate: option.Estimate = True
+
+    def place(self) -> Place:
+        """Where its steps are run, or would be."""
+        return fs.Local(**self._of_every_place)
+
+    @property
+    def _of_every_place(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("jobs", "device", "threads", "channels_last", "compile")}
+
+
+@dataclass(frozen=True)
+class RunOptions(PlanOptions):
     """The options of a command that runs a plan."""
 
-    store: StoreOption = DEFAULT_STORE
-    settings: SetOption = None
-    jobs: JobsOption = None
-    device: DeviceOption = "auto"
-    threads: JobThreadsOption = 1
-    channels_last: ChannelsLastOption = True
-    compile: CompileOption = False
-    estimate: EstimateOption = True
+    engine: option.Engine = "local"
+    address: option.Address = None
+    gpus_per_job: option.GpusPerJob = 0.0
 
-    def place(self, make: Callable[..., Place], **more: object) -> Place:
-        """Of the kind that `make` makes."""
-        names = ("jobs", "device", "threads", "channels_last", "compile")
-        return make(**{name: getattr(self, name) for name in names}, **more)
+    def place(self) -> Place:
+        if self.engine == "ray":
+            return fs.Ray(**self._of_every_place, address=self.address, gpus_per_job=self.gpus_per_job)
+        if self.engine != "local":
+            from forgetscope.options import nearest
 
-    def work_off(self, wanted: Spec) -> tuple[Plan, fs.Store, Outcome]:
-        """On this machine, into the store."""
-        store = fs.Store(self.store)
-        plan, outcome = work_off(wanted, store, self.place(fs.Local), estimating=self.estimate)
-        return plan, store, outcome
+            raise SpecError(f"--engine {self.engine!r} is not known.{nearest(self.engine, ('local', 'ray'))}")
+        if self.address is not None or self.gpus_per_job:
+            raise SpecError("--address and --gpus-per-job are for --engine ray. Add it, or leave them out.")
+        return super().place()
 
 
 def with_plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """In place of its parameter `options`, the command line has those of PlanOptions."""
-    own, shared = (inspect.signature(made, eval_str=True).parameters for made in (command, PlanOptions))
+    """In place of its parameter `options`, the command line has the fields of that parameter's type."""
+    own = inspect.signature(command, eval_str=True).parameters
+    made = own["options"].annotation
+    shared = inspect.signature(made, eval_str=True).parameters
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> None:
-        command(options=PlanOptions(**{name: given.pop(name) for name in shared}), **given)
+        command(options=made(**{name: given.pop(name) for name in shared}), **given)
 
     of_each = (shared.values() if name == "options" else [parameter] for name, parameter in own.items())
     wrapper.__signature__ = inspect.Signature(list(chain.from_iterable(of_each)))  # type: ignore[attr-defined]
@@ -88,13 +97,7 @@ def with_plan_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def work_off(
-    wanted: Spec | Plan,
-    store: fs.Store,
-    place: Place,
-    *,
-    estimating: bool,
-    shard: Shard | None = None,
-    again: Collection[str] = (),
+    wanted: Wanted, store: fs.Store, place: Place, *, estimating: bool, shard: Shard | None = None, again: Collection[str] = ()
 ) -> tuple[Plan, Outcome]:
     """Run what a plan still needs, with a display."""
     from forgetscope.engines.running import carry_out

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import forgetscope as fs
 from forgetscope.characters import counted, visible
-from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
-from forgetscope.cli.options import DEFAULT_STORE
+from forgetscope.cli import options as option
+from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_either, print_json, print_view
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
     from forgetscope.housekeeping.exchange import Imported
-    from forgetscope.housekeeping.freeing import Freeable
 
 app = typer.Typer(
     help="Look after a store: what it holds, whether it is whole, what can be freed; export, import, SQL.",
@@ -27,11 +27,10 @@ app = typer.Typer(
 )
 
 StoreArgument = Annotated[Path, typer.Argument(help="The store.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command("list", epilog="Example: forgetscope store list results")
-def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+def list_contents(store: StoreArgument = option.DEFAULT_STORE, as_json: option.JsonOfOne = False) -> None:
     """Show what a store holds, what takes space, and what could be freed."""
     from forgetscope.housekeeping.inventory import take_inventory
     from forgetscope.report.terminal.storage import inventory_view
@@ -39,19 +38,16 @@ def list_contents(store: StoreArgument = DEFAULT_STORE, as_json: JsonOption = Fa
     left_out = Unreadable()
     held = take_inventory(fs.Store.existing(store), left_out)
     left_out.tell(held.steps > 0)
-    if as_json:
-        print_json({"store": str(store), **asdict(held)})
-    else:
-        print_view(inventory_view(held, str(store)))
+    print_either(lambda: {"store": str(store), **asdict(held)}, lambda: inventory_view(held, str(store)), as_json)
 
 
 @app.command(epilog="Example: forgetscope store verify results")
 def verify(
-    store: StoreArgument = DEFAULT_STORE,
+    store: StoreArgument = option.DEFAULT_STORE,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Move what is damaged out of the way; what made it then makes it again.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: option.JsonOfOne = False,
 ) -> None:
     """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing by itself."""
     from forgetscope.housekeeping.verification import expel_damaged, verify_store
@@ -83,10 +79,10 @@ def verify(
 
 @app.command(epilog="Example: forgetscope store gc results --yes")
 def gc(
-    store: StoreArgument = DEFAULT_STORE,
+    store: StoreArgument = option.DEFAULT_STORE,
     every_state: Annotated[bool, typer.Option("--all", help="Every state, also of steps that others build on.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only list what would be freed.")] = False,
-    as_json: JsonOption = False,
+    as_json: option.JsonOfOne = False,
 ) -> None:
     """List, or with --yes free, what the results do not need: states that no step builds on, and leftovers."""
     from forgetscope.housekeeping.freeing import free, freeable
@@ -98,7 +94,8 @@ def gc(
         opened.prepare()
         found = [item for item in listed if free(opened, item)]
     if as_json:
-        print_json({"freed": yes, "bytes": sum(item.bytes for item in found), "items": [_item(item) for item in found]})
+        items = [{"what": item.kind, "step": item.id, "path": item.path, "bytes": item.bytes} for item in found]
+        print_json({"freed": yes, "bytes": sum(item.bytes for item in found), "items": items})
         return
     print_view(freeable_view(found, yes, store))
     if len(found) < len(listed):
@@ -110,7 +107,7 @@ def gc(
 
 @app.command("export", epilog="Example: forgetscope store export results -o results.tar --id 3f2a")
 def export_to(
-    store: StoreArgument = DEFAULT_STORE,
+    store: StoreArgument = option.DEFAULT_STORE,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("forgetscope-store.tar"),
     ids: Annotated[
         list[str] | None,
@@ -118,16 +115,23 @@ def export_to(
             "--id", metavar="PREFIX", help="A step whose id begins so, with its ancestors; may be repeated. Default: all."
         ),
     ] = None,
+    plan: Annotated[
+        str | None, typer.Option(metavar="PLAN-ID", help="The steps of this plan that are done, with their ancestors.")
+    ] = None,
     without_states: Annotated[bool, typer.Option("--without-states", help="Results only: much smaller.")] = False,
 ) -> None:
-    """Write steps to one file that another machine can import and verify."""
+    """Write steps to one file that another machine can import and verify; compressed if its name ends in .xz."""
+    from forgetscope.benchmark.records import steps_of_plan
     from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
-    from forgetscope.report.words.quantities import size_text
+    from forgetscope.report.words.units import size_text
 
     refuse_foreign_file(output, EXPORT, "export")
-    opened = fs.Store.existing(store)
-    steps, plans = chains(opened, ids or []), [] if ids else plan_files(opened)
+    opened, left_out = fs.Store.existing(store), Unreadable()
+    ids = [*(ids or []), *(steps_of_plan(opened, plan) if plan is not None else [])]
+    plans = [file for file in plan_files(opened, left_out) if file.parent.name == plan or not ids]
+    left_out.tell(True)
+    steps = chains(opened, ids)
     with patiently() as progress:
         size = export_steps(steps, output, plans=plans, states=not without_states, progress=progress)
     echo(
@@ -139,8 +143,8 @@ def export_to(
 @app.command("import", epilog="Example: forgetscope store import results.tar elsewhere")
 def import_from(
     file: Annotated[Path, typer.Argument(help="A file that `forgetscope store export` wrote.")],
-    store: Annotated[Path, typer.Argument(help="The store to add to; made if missing.")] = DEFAULT_STORE,
-    as_json: JsonOption = False,
+    store: Annotated[Path, typer.Argument(help="The store to add to; made if missing.")] = option.DEFAULT_STORE,
+    as_json: option.JsonOfOne = False,
 ) -> None:
     """Add the steps of an exported file to a store, each verified. Run it again to continue."""
     from forgetscope.housekeeping.exchange import import_steps
@@ -150,31 +154,31 @@ def import_from(
     if as_json:
         print_json(asdict(result))
     else:
-        _tell(result, file, store)
+        tell_imported(result, str(file), store)
     if result.damaged:
         raise typer.Exit(1)
 
 
 @app.command(epilog='Example: forgetscope store sql "SELECT step, avg(forgetting) FROM classes GROUP BY step" results')
 def sql(
-    query: Annotated[str, typer.Argument(help="Over steps, classes, probes, pairs, rehearsal and confusion.")],
-    store: StoreArgument = DEFAULT_STORE,
-    as_json: JsonOption = False,
+    query: Annotated[
+        str, typer.Argument(help="Over steps, classes, probes, pairs, rehearsal, confusion, predictions and keepsakes.")
+    ],
+    store: StoreArgument = option.DEFAULT_STORE,
+    as_json: option.JsonOfOne = False,
 ) -> None:
     """Ask a question in SQL (DuckDB) over the tables of all steps."""
-    from forgetscope.housekeeping.sql import query as ask
-    from forgetscope.housekeeping.sql import rows
+    from forgetscope.housekeeping.sql import query as ask, rows
     from forgetscope.report.terminal.storage import answer_view
 
     if Path(query).is_dir():
         raise SpecError(f"{query} is a folder, and no question. Ask one: {_command('sql', 'FROM steps')} {shlex.quote(query)}")
+    if re.search(r"\b(predictions|confusion)\b", query) and re.search(r"""(?<![\w."'])true(?![\w."'])""", query, re.IGNORECASE):
+        echo('In SQL, true is a truth value. If you mean the column, write "true", with the quotes.', err=True)
     left_out = Unreadable()
     answer = ask(fs.Store.existing(store), query, left_out)
     left_out.tell(True)
-    if as_json:
-        print_json(rows(answer))
-    else:
-        print_view(answer_view(answer), whole=True)
+    print_either(lambda: rows(answer), lambda: answer_view(answer), as_json, whole=True)
 
 
 def _command(name: str, path: Path | str) -> str:
@@ -182,15 +186,11 @@ def _command(name: str, path: Path | str) -> str:
     return shlex.join(["forgetscope", "store", name, str(path)])
 
 
-def _tell(result: Imported, file: Path, store: Path) -> None:
+def tell_imported(result: Imported, source: str, store: Path) -> None:
     echo(f"{counted(len(result.new), 'step')} imported into {store}, {len(result.present)} there already.")
     for path in result.quarantined:
         echo(f"A damaged step was there: moved to {path} and replaced.")
     if result.damaged:
         for id, reason in result.damaged.items():
             echo(f"{id if '/' in id else f'Step {id[:8]}'} was not imported: {reason}", err=True)
-        echo(f"{file} is damaged. Get it, or export it, again and import that: what is here stays.", err=True)
-
-
-def _item(item: Freeable) -> dict[str, Any]:
-    return {"what": item.kind, "step": item.id, "path": str(item.path), "bytes": item.bytes}
+        echo(f"{source} is damaged. Get it, or export it, again and import that: what is here stays.", err=True)

@@ -1,7 +1,5 @@
 """The standard streams as a command may find them: closed, on a full disk, or without the characters that results have."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import os
@@ -21,17 +19,17 @@ def mend_streams() -> None:
         except OSError:  # the lowest free number is this one; as output it can only be read, so that what is lost is noticed
             os.open(os.devnull, os.O_WRONLY if descriptor == MESSAGES else os.O_RDONLY)
     codecs.register_error("substitute", _substitute)
-    for name, made in (("stdout", _Output), ("stderr", _Messages)):
+    for name, descriptor in (("stdout", OUTPUT), ("stderr", MESSAGES)):
         found = getattr(sys, name)  # None, if it was closed
-        setattr(sys, name, made(getattr(found, "encoding", None) or "utf-8"))
+        setattr(sys, name, _Stream(descriptor, getattr(found, "encoding", None) or "utf-8"))
 
 
 class _Stream(io.TextIOWrapper):
-    descriptor: int
+    """A command whose results are lost has failed; that nobody listens to messages is no reason to stop what is being said."""
 
-    def __init__(self, encoding: str) -> None:
-        buffer = open(self.descriptor, "wb", closefd=False)  # noqa: SIM115
-        super().__init__(buffer, encoding, "substitute", line_buffering=self.descriptor == MESSAGES or buffer.isatty())
+    def __init__(self, descriptor: int, encoding: str) -> None:
+        self._descriptor, buffer = descriptor, open(descriptor, "wb", closefd=False)  # noqa: SIM115
+        super().__init__(buffer, encoding, "substitute", line_buffering=descriptor == MESSAGES or buffer.isatty())
 
     def write(self, text: str) -> int:
         try:
@@ -49,28 +47,15 @@ class _Stream(io.TextIOWrapper):
     def _refused(self, error: OSError) -> None:
         """What is left in buffers goes nowhere, without further complaints."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.descriptor)
+        os.dup2(nowhere, self._descriptor)
         os.close(nowhere)
-
-
-class _Output(_Stream):
-    """Standard output: a command whose results are lost has failed."""
-
-    descriptor = OUTPUT
-
-    def _refused(self, error: OSError) -> None:
-        super()._refused(error)
+        if self._descriptor == MESSAGES:
+            return
         if isinstance(error, BrokenPipeError):
             raise error  # the reader has seen enough, as in `| head`: the command ends without a word
         raise WriteError(
             f"Cannot write to standard output: {error.strerror}. What was to be printed is not complete."
         ) from None
-
-
-class _Messages(_Stream):
-    """Standard error: nobody who listens is no reason to stop what is being said."""
-
-    descriptor = MESSAGES
 
 
 def _substitute(error: UnicodeError) -> tuple[str, int]:

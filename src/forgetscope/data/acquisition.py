@@ -1,21 +1,21 @@
 """How data sets get into the cache: public ones are fetched or taken from a file, one's own come from folders or arrays."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from numpy.typing import ArrayLike
 
 from forgetscope.data import cache
+from forgetscope.data.augmentation import augmentation_of
 from forgetscope.data.conversion import Conversion
 from forgetscope.data.decoding import Fit
 from forgetscope.data.download import download
 from forgetscope.data.images import DataSet
-from forgetscope.data.known import KNOWN, Known, own_images, photographs
+from forgetscope.data.known import KNOWN
 from forgetscope.data.library import load_data
 from forgetscope.data.ownership import demand_free
 from forgetscope.data.readers.arrays import from_arrays, read_npz
@@ -24,10 +24,11 @@ from forgetscope.data.sources import Source
 from forgetscope.errors import DataError
 from forgetscope.files import file_digest
 from forgetscope.options import nearest
+from forgetscope.outputs import Note, Progress, unheard
 
 
 def get_data(
-    name: str, origin: str | None = None, *, workers: int = 1, progress: cache.Progress | None = None, note: cache.Note = print
+    name: str, origin: str | None = None, *, workers: int = 1, progress: Progress | None = None, note: Note = print
 ) -> DataSet:
     """Fetch a known data set, or take it from a file, folder or address, and convert it.
 
@@ -49,13 +50,22 @@ def get_data(
     cache.prepare_cache()
 
     def read() -> Source:
-        path = _downloaded(address, known, progress, note) if remote else Path(address)
-        if path.is_file() and not remote:
-            _verify_archive(path, known)
+        if remote:
+            note(f"Downloading {address}")
+            told, target = partial(progress or unheard, "bytes"), _target(address)
+            download(address, target, md5=known.archives.get(target.name), limit=known.limit, progress=told, note=note)
+            return known.read(target)
+        path = Path(address)
+        expected = known.archives.get(path.name)  # an archive under the official name must be the official one
+        if expected is not None and path.is_file() and (found := file_digest(path, "md5")) != expected:
+            raise DataError(
+                f"{path} is not the official archive: MD5 {found}, expected {expected}. It is incomplete or altered: get it "
+                "again, or rename it if you made it yourself."
+            )
         return known.read(path)
 
     try:
-        cache.make(folder, read, Conversion(name, photographs), note, workers, progress)
+        cache.make(folder, read, Conversion(name, augmentation_of(name)), note, workers, progress)
     except DataError as error:
         if not remote or not _forget(address):
             raise
@@ -77,8 +87,8 @@ def add_data(
     fit: Fit = "crop",
     skip_broken: bool = False,
     workers: int = 1,
-    progress: cache.Progress | None = None,
-    note: cache.Note = print,
+    progress: Progress | None = None,
+    note: Note = print,
 ) -> DataSet:
     """Convert one's own images: folders of images per class, or a .npz file. `note` is told what was done to which images.
 
@@ -100,7 +110,7 @@ def add_data(
             raise DataError(f"{path} says itself which images are for testing: leave --test-share out.")
         return read_npz(path) if path.is_file() else read_folders(path, test_share)
 
-    cache.make(folder, read, Conversion(name, own_images, size, fit, skip_broken), note, workers, progress)
+    cache.make(folder, read, Conversion(name, augmentation_of(name), size, fit, skip_broken), note, workers, progress)
     return load_data(name)
 
 
@@ -122,7 +132,7 @@ def add_arrays(
     folder = _new_folder(name)
     names = None if classes is None else list(classes)
     source = from_arrays(train_images, train_labels, test_images, test_labels, names)
-    cache.make(folder, lambda: source, Conversion(name, own_images), lambda text: None)
+    cache.make(folder, lambda: source, Conversion(name, augmentation_of(name)), unheard)
     return load_data(name)
 
 
@@ -139,19 +149,6 @@ def _new_folder(name: str) -> Path:
         raise DataError(f"There is a data set {name!r} already. Remove it first: `forgetscope data remove {name}`.")
     demand_free(folder)
     return folder
-
-
-def _downloaded(address: str, known: Known, progress: cache.Progress | None, note: cache.Note) -> Path:
-    target = _target(address)
-    note(f"Downloading {address}")
-    return download(
-        address,
-        target,
-        md5=known.archives.get(target.name),
-        limit=known.limit,
-        progress=lambda done, total: progress("bytes", done, total or 0) if progress else None,
-        note=note,
-    )
 
 
 def _target(address: str) -> Path:
@@ -171,13 +168,3 @@ def _forget(address: str) -> bool:
     with suppress(OSError):  # a part, or a lock
         target.parent.rmdir()
     return there
-
-
-def _verify_archive(path: Path, known: Known) -> None:
-    """An archive under the official name must be the official one."""
-    expected = known.archives.get(path.name)
-    if expected is not None and (found := file_digest(path, "md5")) != expected:
-        raise DataError(
-            f"{path} is not the official archive: MD5 {found}, expected {expected}. It is incomplete or altered: get it again, "
-            "or rename it if you made it yourself."
-        )

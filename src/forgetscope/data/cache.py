@@ -1,7 +1,5 @@
 """The cache: folders of converted data sets, each made once, whole or not at all, by whichever process comes first."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -19,11 +17,11 @@ from forgetscope.data.ownership import demand_free, demand_lock, demand_ours, di
 from forgetscope.data.sources import Source
 from forgetscope.errors import DamagedData, DataError, WriteError
 from forgetscope.files import locked, put_aside
+from forgetscope.outputs import Note, Progress, unheard
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of a data set; other names in the cache begin with a dot or have an @
 DOWNLOADS, QUARANTINE = "downloads", "quarantine"  # names in the cache that no data set can have
-Note = Callable[[str], None]
-Progress = Callable[[str, int, int], None]  # "bytes" or "images", how many are done, how many there are (0: unknown)
+Read = Callable[[], Source]
 
 
 def cache_folder() -> Path:
@@ -77,12 +75,7 @@ def is_here(folder: Path) -> bool:
 
 
 def make(
-    folder: Path,
-    read: Callable[[], Source],
-    conversion: Conversion,
-    note: Note,
-    workers: int = 1,
-    progress: Progress | None = None,
+    folder: Path, read: Read, conversion: Conversion, note: Note, workers: int = 1, progress: Progress | None = None
 ) -> None:
     """Read and convert unless another process has done it meanwhile. What killed ones left is deleted on the way."""
     prepare_cache()
@@ -92,14 +85,14 @@ def make(
     with _lock(folder, note, partial(is_here, folder)):
         if not is_here(folder):
             demand_free(folder)
-            counted = partial(progress or (lambda what, done, total: None), "images")
-            convert(read(), folder, conversion, workers=workers, progress=counted, note=note)
+            convert(read(), folder, conversion, workers=workers, progress=partial(progress or unheard, "images"), note=note)
 
 
-def made(folder: Path, image_size: int | None, note: Note, make: Callable[[], None]) -> DataSet:
-    """Open what was made before, or make it. What is damaged is put aside and made again."""
+def made(folder: Path, image_size: int | None, note: Note, why: str, read: Read, how: Conversion) -> DataSet:
+    """Open what was made before, or make it and note why. What is damaged is put aside and made again."""
     if not is_here(folder):
-        make()
+        note(why)
+        make(folder, read, how, note)
     try:
         return open_data(folder, image_size)
     except DamagedData as damage:
@@ -111,7 +104,8 @@ def made(folder: Path, image_size: int | None, note: Note, make: Callable[[], No
                     demand_ours(folder)
                     aside = put_aside(folder, folder.parent / QUARANTINE, folder.name)
                     note(f"{str(damage).removesuffix(' Delete that folder and make it again.')} Moved to {aside}.")
-    make()
+    note(why)
+    make(folder, read, how, note)
     return open_data(folder, image_size)
 
 

@@ -11,14 +11,14 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
+from operator import call
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +31,16 @@ from forgetscope.data.limits import CONVERTED_BYTES, IMAGES, NAME_CHARACTERS, ch
 from forgetscope.data.ownership import demand_free, is_ours, unfinished_name
 from forgetscope.data.sources import Chunk, Source, Split
 from forgetscope.errors import DataError
-from forgetscope.files import cannot_write, file_digest, sync_folder, told, write_durably
+from forgetscope.files import cannot_write, file_digest, sync_folder, told, write_new
+from forgetscope.outputs import Note, unheard
 from forgetscope.spec import AugmentationSpec
 
-Progress = Callable[[int, int], None]  # images done, images in all
-Result = TypeVar("Result")
+Advance = Callable[[int, int], None]  # images done, images in all
 NAMED = 20  # broken images that a message names; the others are counted
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """How a data set is to be stored."""
-
     name: str
     augmentation: Callable[[int], AugmentationSpec]  # what suits images with this side
     size: int | None = None  # None: as the images are
@@ -52,8 +50,6 @@ class Conversion:
 
 @dataclass
 class _Written:
-    """What came of some images."""
-
     values: NDArray[np.int64] = field(default_factory=lambda: np.zeros((3, 256), np.int64))  # how often each occurs
     done: Counter[str] = field(default_factory=Counter)  # what was done to how many images
     broken: list[int] = field(default_factory=list)  # places of images that cannot be read
@@ -69,13 +65,7 @@ class _Written:
 
 
 def convert(
-    source: Source,
-    folder: Path,
-    conversion: Conversion,
-    *,
-    workers: int = 1,
-    progress: Progress = lambda done, total: None,
-    note: Callable[[str], None] = lambda text: None,
+    source: Source, folder: Path, conversion: Conversion, *, workers: int = 1, progress: Advance = unheard, note: Note = unheard
 ) -> None:
     """Check, decode, measure and store a data set, and say what was done to its images.
 
@@ -99,7 +89,7 @@ def convert(
 
 
 def _write_splits(
-    building: Path, source: Source, conversion: Conversion, executor: Executor | None, progress: Progress
+    building: Path, source: Source, conversion: Conversion, executor: Executor | None, progress: Advance
 ) -> dict[str, _Written]:
     _check(source)
     shape = _shape(source, conversion)
@@ -176,7 +166,7 @@ def _shape(source: Source, conversion: Conversion) -> tuple[int, int]:
     reasons: list[str] = []
     for name, data in (encoded for chunk in images for encoded in chunk.encoded()):
         try:
-            height, width, _ = _decoded(name, data, None, conversion.fit)[0].shape
+            height, width, _ = decode(name, data, None, conversion.fit)[0].shape
             return height, width
         except DataError as error:
             reasons = [*reasons, str(error)][:NAMED]
@@ -191,7 +181,7 @@ def _broken(parts: Collection[_Written]) -> tuple[int, str] | None:
     return (count, "; ".join(reasons) + more) if count else None
 
 
-def _tell(parts: Collection[_Written], note: Callable[[str], None]) -> None:
+def _tell(parts: Collection[_Written], note: Note) -> None:
     total, done = sum(part.images for part in parts), sum((part.done for part in parts), Counter[str]())
     if broken := _broken(parts):
         note(f"Left out {counted(broken[0], 'image')} that cannot be used: {broken[1]}.")
@@ -208,7 +198,6 @@ def _write_images(
     executor: Executor | None,
     advance: Callable[[int], None],
 ) -> _Written:
-    """Write all images of a split."""
     offset, stride = _start_array(path, (len(split.labels), *shape, 3)), shape[0] * shape[1] * 3
     written, start = _Written(), 0
     if not isinstance(split.images, Sequence):
@@ -223,10 +212,9 @@ def _write_images(
     for chunk in split.images:
         jobs.append(partial(_decode_chunk, chunk, path, start, offset, shape, conversion.size, conversion.fit))
         start += len(chunk)
-    for place, part in _run(jobs, executor):
+    for place, part in map(call, jobs) if executor is None else executor.map(call, jobs):
         written.add(part, place)
         advance(part.images)
-    written.broken.sort()
     return written
 
 
@@ -241,12 +229,15 @@ def _decode_chunk(
         for row, (name, data) in zip(range(min(len(block), len(chunk) - start)), encoded, strict=False):
             written.images += 1
             try:
-                image, done = _decoded(name, data, size, fit)
+                image, done = decode(name, data, size, fit)
             except DataError as error:
                 written.broken.append(start + row)
                 written.reasons = [*written.reasons, str(error)][:NAMED]
                 continue
-            _check_shape(name, image, shape)
+            if image.shape[:2] != shape:
+                found, expected = (f"{width} x {height}" for height, width in (image.shape[:2], shape))
+                advice = f"Give all one size, for example with --size {min(shape)}."
+                raise DataError(f"{name} is {found} pixels, the images before it {expected}. {advice}")
             block[row] = image
             written.done.update(done)
             good.append(row)
@@ -256,21 +247,6 @@ def _decode_chunk(
         _write_at(path, offset + (place + start) * stride, block[: written.images - start])
         written.values += _value_counts(block[good] if written.broken else block[: len(good)])
     return place, written
-
-
-def _decoded(name: str, data: bytes | DataError, size: int | None, fit: Fit) -> tuple[NDArray[np.uint8], list[str]]:
-    if isinstance(data, DataError):
-        raise data
-    return decode(name, data, size, fit)
-
-
-def _check_shape(name: str, image: NDArray[np.uint8], shape: tuple[int, int]) -> None:
-    if image.shape[:2] != shape:
-        found, expected = (f"{width} x {height}" for height, width in (image.shape[:2], shape))
-        raise DataError(
-            f"{name} is {found} pixels, the images before it {expected}. "
-            f"Give all one size, for example with --size {min(shape)}."
-        )
 
 
 def _drop(path: Path, broken: Sequence[int]) -> None:
@@ -290,19 +266,6 @@ def _value_counts(images: NDArray[np.uint8]) -> NDArray[np.int64]:
     """[3, 256]"""
     pixels = images.reshape(-1, 3)
     return np.stack([np.bincount(pixels[:, channel], minlength=256) for channel in range(3)])
-
-
-def _run(jobs: Sequence[Callable[[], Result]], executor: Executor | None) -> Iterator[Result]:
-    if executor is None:
-        yield from (job() for job in jobs)
-        return
-    futures: list[Future[Result]] = [executor.submit(job) for job in jobs]
-    try:
-        for future in as_completed(futures):
-            yield future.result()
-    finally:
-        for future in futures:
-            future.cancel()
 
 
 def _resized(images: NDArray[np.uint8], conversion: Conversion) -> NDArray[np.uint8]:
@@ -330,27 +293,21 @@ def _write_at(path: Path, offset: int, block: NDArray[np.uint8]) -> None:
 
 def _write_manifest(building: Path, source: Source, conversion: Conversion, counts: NDArray[np.int64]) -> None:
     arrays = {file: np.load(building / f"{file}.npy", mmap_mode="r", allow_pickle=False) for file in FILES}
-    mean, std = _channel_statistics(counts)
+    values, pixels = np.arange(256) / 255, counts.sum(axis=1)
+    mean = counts @ values / pixels  # of each channel from 0 to 1, exactly
+    variance = counts @ values**2 / pixels - mean**2
     manifest = {
         "name": conversion.name,
         "classes": source.classes,
         "superclasses": source.superclasses,
         "digest": pixel_digest(arrays.items()),
-        "mean": mean,
-        "std": std,
-        "augmentation": conversion.augmentation(arrays["train_images"].shape[1]).model_dump(),
+        "mean": mean.tolist(),
+        "std": np.sqrt(np.maximum(variance, 0)).tolist(),
+        "augmentation": conversion.augmentation(arrays["train_images"].shape[1]).model_dump(exclude_none=True),
         "origin": source.origin.encode(errors="replace").decode(),  # a path may hold bytes that are no text
         "files": {file: file_digest(building / f"{file}.npy") for file in FILES},
     }
-    write_durably(building / MANIFEST, manifest_bytes(manifest))
-
-
-def _channel_statistics(counts: NDArray[np.int64]) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation per channel from 0 to 1, exactly, from counts of the 256 values [3, 256]."""
-    values = np.arange(256) / 255
-    mean = counts @ values / counts.sum(axis=1)
-    variance = counts @ values**2 / counts.sum(axis=1) - mean**2
-    return mean.tolist(), np.sqrt(np.maximum(variance, 0)).tolist()
+    write_new(building / MANIFEST, manifest_bytes(manifest))
 
 
 @contextmanager

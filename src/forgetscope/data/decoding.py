@@ -2,8 +2,6 @@
 
 Nothing is guessed: where a kind of number has no range from black to white, the image is refused by name."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from typing import Literal
@@ -39,8 +37,10 @@ _UPRIGHT = {
 }
 
 
-def decode(name: str, data: bytes, size: int | None, fit: Fit) -> tuple[NDArray[np.uint8], list[str]]:
-    """[h, w, 3], resized if a size is given, and what had to be done to the image."""
+def decode(name: str, data: bytes | DataError, size: int | None, fit: Fit) -> tuple[NDArray[np.uint8], list[str]]:
+    """[h, w, 3], resized if a size is given, and what had to be done to the image. An error in place of its bytes is raised."""
+    if isinstance(data, DataError):
+        raise data
     if not data:
         raise DataError(f"{name} is empty (0 bytes)")
     try:
@@ -58,18 +58,13 @@ def decode(name: str, data: bytes, size: int | None, fit: Fit) -> tuple[NDArray[
     except Image.DecompressionBombError as error:
         raise DataError(f"{name} is too large to be an image of a class ({error})") from None
     except UnidentifiedImageError:
-        raise DataError(f"{name} cannot be read as an image ({_unidentified(data)})") from None
+        reason = f"its content can be read as none of {', '.join(FORMATS)}"
+        if data[:4] in _TIFF:  # Pillow does not tell one that it cannot read from what is none
+            reason = "a TIFF, but damaged or of a kind that is not read, such as colours in floating point: "
+            reason += "save it with 8 or 16 bits per channel"
+        raise DataError(f"{name} cannot be read as an image ({reason})") from None
     except Exception as error:  # a damaged image raises whatever its bytes happen to lead to
         raise DataError(f"{name} cannot be read as an image ({error or type(error).__name__})") from None
-
-
-def _unidentified(data: bytes) -> str:
-    if data[:4] in _TIFF:  # Pillow does not tell one that it cannot read from what is none
-        return (
-            "a TIFF, but damaged or of a kind that is not read, such as colours in floating point: "
-            "save it with 8 or 16 bits per channel"
-        )
-    return f"its content can be read as none of {', '.join(FORMATS)}"
 
 
 def resize(image: Image.Image, size: int | None, fit: Fit) -> Image.Image:
@@ -144,18 +139,14 @@ def _rgb(name: str, image: Image.Image, done: list[str]) -> Image.Image:
         )
     if wide or image.mode.startswith("I;16"):
         done[:] = {*done, DEEP}
-        return _scaled(image, 4095 if tags.get(_BITS) == (12,) else 65535, tags.get(_PHOTOMETRIC) == 0).convert("RGB")
+        top = 4095 if tags.get(_BITS) == (12,) else 65535
+        grey = ((255 * np.clip(np.asarray(image).astype(np.int64), 0, top) + top // 2) // top).astype(np.uint8)
+        return Image.fromarray(255 - grey if tags.get(_PHOTOMETRIC) == 0 else grey).convert("RGB")
     if image.has_transparency_data:
         return _on_white(image, done)
     if image.mode in ("CMYK", "LAB"):
         done.append(COLOURS)
     return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _scaled(image: Image.Image, top: int, white_is_zero: bool) -> Image.Image:
-    values = np.clip(np.asarray(image).astype(np.int64), 0, top)
-    grey = ((255 * values + top // 2) // top).astype(np.uint8)
-    return Image.fromarray(255 - grey if white_is_zero else grey)
 
 
 def _on_white(image: Image.Image, done: list[str]) -> Image.Image:

@@ -5,8 +5,6 @@ second process from fetching the same. It need not: a part is never cut short, o
 write to one write the same bytes to the same places.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -24,8 +22,9 @@ from urllib.request import Request, urlopen
 
 from forgetscope.errors import DataError
 from forgetscope.files import cannot_write, file_digest, locked, replace_durably, sync_folder
+from forgetscope.outputs import Note, unheard
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if the server says it
+Advance = Callable[[int, int], None]  # bytes so far, bytes in all (0: the server does not say it)
 BLOCK = 1 << 20  # bytes in memory at a time
 TIMEOUT = 30.0  # seconds of silence after which a connection counts as dropped
 PAUSE = 1.0  # seconds before the next attempt; doubles with each one that brings nothing
@@ -41,8 +40,8 @@ def download(
     *,
     md5: str | None = None,
     limit: int = LIMIT,
-    progress: Progress = lambda done, total: None,
-    note: Callable[[str], None] = lambda text: None,
+    progress: Advance = unheard,
+    note: Note = unheard,
     attempts: int = 4,
 ) -> Path:
     """Fetch a file, resuming what an earlier call left. `target` appears whole and, if `md5` is given, verified.
@@ -108,7 +107,7 @@ class _TooMuch(Exception):
     """More bytes than were promised, or than the file can have."""
 
 
-def _fetch(url: str, part: Path, target: Path, md5: str | None, limit: int, progress: Progress, attempts: int) -> None:
+def _fetch(url: str, part: Path, target: Path, md5: str | None, limit: int, progress: Advance, attempts: int) -> None:
     """Complete the part and make it the target, unless another process does."""
     furthest, fruitless = _recall(url, part)[0], 0
     while not _is_there(target, md5):
@@ -132,7 +131,7 @@ def _fetch(url: str, part: Path, target: Path, md5: str | None, limit: int, prog
         time.sleep(PAUSE * 2**fruitless)
 
 
-def _attempt(url: str, part: Path, limit: int, progress: Progress) -> int:
+def _attempt(url: str, part: Path, limit: int, progress: Advance) -> int:
     """Complete the part over one connection, or keep what arrived; its size."""
     have, remote = _recall(url, part)
     if remote and have == remote.total:
@@ -202,8 +201,8 @@ def _memory(part: Path) -> Path:
     return part.with_name(part.name + ".json")
 
 
-def _receive(response: HTTPResponse, part: Path, have: int, total: int | None, limit: int, progress: Progress) -> int:
-    progress(have, total)
+def _receive(response: HTTPResponse, part: Path, have: int, total: int | None, limit: int, progress: Advance) -> int:
+    progress(have, total or 0)
     told = time.monotonic()
     with _opened(part, have) as file:
         file.seek(have)
@@ -213,11 +212,11 @@ def _receive(response: HTTPResponse, part: Path, have: int, total: int | None, l
                 raise _TooMuch(f"the server sends more than {allowed:,} bytes")
             file.write(block)
             if time.monotonic() - told >= INTERVAL:
-                progress(have, total)
+                progress(have, total or 0)
                 told = time.monotonic()
     if total is not None and have != total:
         raise _Dropped("the connection closed early")
-    progress(have, total)
+    progress(have, total or 0)
     return have
 
 

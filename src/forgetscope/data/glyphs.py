@@ -4,8 +4,6 @@ Clean characters are too easy to show forgetting: a small network learns them to
 geometry and noise make them as hard, and as unevenly forgotten, as small natural images (`docs/glyphs.md`).
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 
@@ -62,8 +60,9 @@ def render(purpose: Purpose, images_per_class: int, size: int) -> tuple[NDArray[
         # One stream per class: another number of classes leaves a class's pixels alone.
         rng = Streams(seed=0, step=0)(purpose, label)
         fonts = rng.integers(len(FONTS), size=images_per_class)
-        coverage = _warp([masks[font][label] for font in fonts], rng)
-        images[label] = _colour(_average_down(coverage), rng)
+        fine = _warp([masks[font][label] for font in fonts], rng)
+        blocks = fine.reshape(images_per_class, size, OVERSAMPLING, size, OVERSAMPLING)
+        images[label] = _colour(blocks.mean(axis=(2, 4)), rng)
     labels = np.repeat(np.arange(len(CHARACTERS), dtype=np.int64), images_per_class)
     return images.reshape(-1, size, size, 3), labels
 
@@ -116,28 +115,15 @@ def _warp(masks: list[Image.Image], rng: np.random.Generator) -> NDArray[np.floa
     return warped / np.float32(255)
 
 
-def _average_down(coverage: NDArray[np.float32]) -> NDArray[np.float32]:
-    n, side, _ = coverage.shape
-    size = side // OVERSAMPLING
-    averaged: NDArray[np.float32] = coverage.reshape(n, size, OVERSAMPLING, size, OVERSAMPLING).mean(axis=(2, 4))
-    return averaged
-
-
 def _colour(coverage: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Paint coverage [n, size, size] in two random colours of unlike brightness and add noise."""
+    """Paint coverage [n, size, size] in two random colours, whose brightness differs by the contrast or more, and add noise."""
     n, size, _ = coverage.shape
-    ink, paper = _colours(rng, n)
+    ink, paper = rng.uniform(size=(2, n, 3))
+    while (close := np.abs(ink.mean(axis=1) - paper.mean(axis=1)) < CONTRAST).any():  # pairs that are drawn again
+        ink[close], paper[close] = rng.uniform(size=(2, int(close.sum()), 3))
     blend = coverage[..., None]
     clean = blend * ink[:, None, None] + (1 - blend) * paper[:, None, None]
     strength = rng.uniform(*NOISE, size=(n,))
     noisy = clean + strength[:, None, None, None] * rng.standard_normal((n, size, size, 3))
     pixels: NDArray[np.uint8] = np.rint(255 * np.clip(noisy, 0, 1)).astype(np.uint8)
     return pixels
-
-
-def _colours(rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Pairs of RGB colours [n, 3] whose mean brightness differs by at least the contrast; too similar pairs are redrawn."""
-    ink, paper = rng.uniform(size=(2, n, 3))
-    while (close := np.abs(ink.mean(axis=1) - paper.mean(axis=1)) < CONTRAST).any():
-        ink[close], paper[close] = rng.uniform(size=(2, int(close.sum()), 3))
-    return ink, paper

@@ -1,7 +1,5 @@
 """Data sets as memory-mapped uint8 arrays with a digest that goes into every step's identity."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from forgetscope.characters import counted
+from forgetscope.data.augmentation import CROPS, augmentation_of
 from forgetscope.errors import DamagedData
 from forgetscope.files import file_digest
 from forgetscope.spec import AugmentationSpec
@@ -101,14 +100,14 @@ def open_data(folder: Path, image_size: int | None = None, *, verify: bool = Tru
     """Map a converted data set; nothing is copied, whatever its size. `verify` reads it once, to see that it is whole."""
     try:
         manifest = _read_manifest(folder)
-        stamps = tuple((path, stamp) for file in FILES if (stamp := _stamp(path := (folder / f"{file}.npy").absolute())))
-        for path in (folder / f"{file}.npy" for file in FILES):
+        paths = {file: (folder / f"{file}.npy").absolute() for file in FILES}
+        stamps = tuple((path, stamp) for path in paths.values() if (stamp := _stamp(path)))
+        for file, path in paths.items():
             if path.exists() and not path.is_file():  # a pipe waits for ever, a device never ends
                 raise ValueError(f"{path.name} is no plain file")
-        for file in FILES if verify else ():
-            if file_digest(folder / f"{file}.npy") != manifest["files"][file]:
-                raise ValueError(f"{file}.npy does not match its checksum")
-        arrays = {file: np.load(folder / f"{file}.npy", mmap_mode="r", allow_pickle=False) for file in FILES}
+            if verify and file_digest(path) != manifest["files"][file]:
+                raise ValueError(f"{path.name} does not match its checksum")
+        arrays = {file: np.load(path, mmap_mode="r", allow_pickle=False) for file, path in paths.items()}
         if _read_manifest(folder) != manifest:  # replaced meanwhile: what is mapped may be of both
             return open_data(folder, image_size, verify=verify)
         _check_arrays(arrays, len(manifest["classes"]))
@@ -121,7 +120,9 @@ def open_data(folder: Path, image_size: int | None = None, *, verify: bool = Tru
             digest=manifest["digest"],
             mean=tuple(manifest["mean"]),
             std=tuple(manifest["std"]),
-            augmentation=AugmentationSpec(**manifest["augmentation"]),
+            augmentation=augmentation_of(manifest["name"])(arrays["train_images"].shape[1])
+            if manifest["name"] in CROPS
+            else AugmentationSpec(**manifest["augmentation"]),
             image_size=image_size,
             stamps=stamps,
         )

@@ -1,6 +1,4 @@
-"""What is known of a data set before it is here: the public ones, and how each kind of image is augmented."""
-
-from __future__ import annotations
+"""What is known of public data sets before they are here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,9 +7,6 @@ from pathlib import Path
 from forgetscope.data.readers.cifar100 import read_cifar100
 from forgetscope.data.readers.tiny_imagenet import read_tiny_imagenet
 from forgetscope.data.sources import Source
-from forgetscope.spec import AugmentationSpec
-
-BRIGHTNESS = 63 / 255
 
 
 @dataclass(frozen=True)
@@ -55,17 +50,3 @@ KNOWN = {
         750_000_000,
     ),
 }
-
-
-def photographs(side: int) -> AugmentationSpec:
-    """The paper's augmentation: 4 px at 32 x 32, 8 px at 64 x 64."""
-    return AugmentationSpec(crop=side // 8, flip=True, brightness=BRIGHTNESS)
-
-
-def own_images(side: int) -> AugmentationSpec:
-    """No flip unless asked for: a mirrored letter or sign is another one."""
-    return AugmentationSpec(crop=side // 8, flip=False, brightness=BRIGHTNESS)
-
-
-def glyph_augmentation(side: int) -> AugmentationSpec:
-    return AugmentationSpec(crop=max(1, side // 16), brightness=BRIGHTNESS)

@@ -1,29 +1,29 @@
 """The library of data sets: opening what is here, and the facts of what is not."""
 
-from __future__ import annotations
-
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from forgetscope.data import glyphs
-from forgetscope.data.cache import NAME, Note, cache_folder, downloads, folder_of, is_here, made, make
+from forgetscope.data.augmentation import augmentation_of, glyph_augmentation
+from forgetscope.data.cache import NAME, cache_folder, downloads, folder_of, is_here, made
 from forgetscope.data.conversion import Conversion
-from forgetscope.data.images import MANIFEST, DataSet, class_strips, current_digest, open_data
-from forgetscope.data.known import KNOWN, glyph_augmentation, own_images, photographs
+from forgetscope.data.images import MANIFEST, DataSet, current_digest, open_data
+from forgetscope.data.known import KNOWN
 from forgetscope.data.ownership import UNFINISHED, demand_ours, discard, is_ours, not_ours, unfinished
 from forgetscope.data.sources import Source, Split
 from forgetscope.errors import DamagedData, DataError
 from forgetscope.files import size_of
 from forgetscope.options import nearest
+from forgetscope.outputs import Note, unheard
 from forgetscope.spec import AugmentationSpec
 
 
-def load_data(name: str, image_size: int | None = None, note: Note = lambda text: None, *, verify: bool = True) -> DataSet:
+def load_data(name: str, image_size: int | None = None, note: Note = unheard, *, verify: bool = True) -> DataSet:
     """Open a data set. Glyphs, and other sizes of a data set, are made the first time; `note` is told of it.
 
     `verify` reads every file once to see that it is whole; what is damaged and can be made again here, is.
@@ -70,12 +70,12 @@ def data_facts(name: str, image_size: int | None = None) -> DataFacts:
         train, test = len(data.train.labels) / classes, len(data.test.labels) / classes
         if shape is not None and shape != data.shape:
             copy = _open_if_whole(_resized_folder(data, shape[0]), image_size)
-            augmentation, digest = _resized_augmentation(data)(shape[0]), copy.digest if copy else None
+            augmentation, digest = augmentation_of(name)(shape[0]), copy.digest if copy else None
         return DataFacts(name, classes, train, test, shape or data.shape, augmentation, digest)
     if known is None:
         raise _no_such_data(name)
     shape = shape or (known.side, known.side)
-    return DataFacts(name, known.classes, *known.images, shape, photographs(shape[0]), None)
+    return DataFacts(name, known.classes, *known.images, shape, augmentation_of(name)(shape[0]), None)
 
 
 def installed() -> list[str]:
@@ -148,12 +148,6 @@ def recorded_data(recorded: Mapping[str, object]) -> DataSet | None:
     return data if data is not None and data.digest == recorded["digest"] else None
 
 
-def recorded_strips(recorded: Mapping[str, object], classes: Iterable[int]) -> dict[int, bytes]:
-    """The strips of the data set that a step's record names; empty where that data set is not here, or has changed."""
-    data = recorded_data(recorded)
-    return {} if data is None else class_strips(data, classes)
-
-
 def _no_such_data(name: str) -> DataError:
     if os.path.lexists(folder := folder_of(name)):
         return not_ours(folder)
@@ -179,36 +173,23 @@ def _resized_folder(data: DataSet, size: int) -> Path:
     return folder_of(data.name).with_name(f"{data.name}@{size}px-{data.digest[:8]}")
 
 
-def _resized_augmentation(data: DataSet) -> Callable[[int], AugmentationSpec]:
-    return photographs if data.augmentation.flip else own_images
-
-
 def _glyphs(image_size: int | None, note: Note) -> DataSet:
     size = image_size or glyphs.DEFAULT_SIZE
-    folder = _glyphs_folder(size)
-
-    def draw() -> None:
-        note(f"Drawing the glyphs ({size} x {size} pixels), once")
-        make(folder, render, Conversion("glyphs", glyph_augmentation), note)
 
     def render() -> Source:
         train, test = (Split(labels, images) for images, labels in glyphs.render_both(size))
         return Source("drawn", glyphs.CLASS_NAMES, train, test, glyphs.CLASS_SCRIPTS)
 
-    return made(folder, image_size, note, draw)
+    why = f"Drawing the glyphs ({size} x {size} pixels), once"
+    return made(_glyphs_folder(size), image_size, note, why, render, Conversion("glyphs", glyph_augmentation))
 
 
 def _other_size(data: DataSet, size: int, note: Note) -> DataSet:
     """A resized copy, made once."""
-    folder = _resized_folder(data, size)
-
-    def resize() -> None:
-        note(f"Resizing {data.name} to {size} x {size} pixels, once")
-        train, test = (Split(np.asarray(part.labels), part.images) for part in (data.train, data.test))
-        source = Source(f"{data.name}, resized", data.classes, train, test, data.superclasses)
-        make(folder, lambda: source, Conversion(data.name, _resized_augmentation(data), size), note)
-
-    return made(folder, size, note, resize)
+    train, test = (Split(np.asarray(part.labels), part.images) for part in (data.train, data.test))
+    source = Source(f"{data.name}, resized", data.classes, train, test, data.superclasses)
+    why, how = f"Resizing {data.name} to {size} x {size} pixels, once", Conversion(data.name, augmentation_of(data.name), size)
+    return made(_resized_folder(data, size), size, note, why, lambda: source, how)
 
 
 def _folders_of(name: str) -> list[Path]:

@@ -1,7 +1,5 @@
 """Bounds on what a foreign file may ask for. Readers check them before they take the memory; docs/data.md lists them."""
 
-from __future__ import annotations
-
 from forgetscope.errors import DataError
 
 IMAGE_PIXELS = 50_000_000  # of one image

@@ -1,7 +1,5 @@
 """What in the cache forgetscope made. Nothing else that lies there is ever moved, replaced or deleted."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

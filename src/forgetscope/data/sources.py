@@ -1,7 +1,5 @@
 """What a reader finds: labelled images, not decoded yet, in pieces that a worker process can decode on its own."""
 
-from __future__ import annotations
-
 import os
 import stat
 import zipfile
@@ -19,6 +17,8 @@ from forgetscope.errors import DataError
 
 T = TypeVar("T")
 Encoded = tuple[str, bytes | DataError]
+# What a member raises that cannot be read; RuntimeError: it is encrypted, or compressed in a way that this Python lacks.
+UNZIPPING = (KeyError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
 
 
 class Chunk(Protocol):
@@ -53,8 +53,6 @@ class Source:
 
 @dataclass(frozen=True)
 class FileChunk:
-    """Image files."""
-
     paths: tuple[Path, ...]
 
     def __len__(self) -> int:
@@ -93,15 +91,7 @@ def read_member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> 
     try:
         check_limit(f"{path.name}, {name}", archive.getinfo(name).file_size, "bytes", limit)
         return archive.read(name)
-    except (
-        KeyError,
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        RuntimeError,  # an encrypted member, or a compression that this Python lacks
-        ValueError,
-    ) as error:
+    except UNZIPPING as error:
         raise DataError(f"{path.name}: cannot read {name} ({error})") from None
 
 

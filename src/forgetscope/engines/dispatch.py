@@ -1,7 +1,5 @@
 """What every engine does with what its workers say: keep the queue, write the journal, tell whoever watches."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -16,10 +14,12 @@ from forgetscope.benchmark.costs import Forecast
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.benchmark.records import Journal
 from forgetscope.engines.queue import JobQueue
-from forgetscope.errors import Diverged, ForgetscopeError
+from forgetscope.errors import Diverged, ForgetscopeError, InputError
 from forgetscope.files import replace_soon
 
 ATTEMPTS = 3  # of a job whose workers die
+FAREWELL = 60.0  # seconds that workers have to save what they are doing
+STOPPED = "Stopped and saved. Run the same command again to continue."
 BEAT = 2.0  # seconds between two notes of what is running
 
 
@@ -100,6 +100,8 @@ class Dispatch:
     def ended(self, job: Job, event: Mapping[str, Any]) -> None:
         """A worker has come to an end with a job and says how."""
         kind = event["event"]
+        if kind == "refused":  # data or code are not what the plan was made with: no other job would do better
+            raise InputError(event["message"])
         if kind == "parent":
             self._watcher.note(event["text"])
             self.queue.without_parent(job.id)
@@ -109,9 +111,8 @@ class Dispatch:
             self._ended_badly(job, event["message"], error(event["message"]))
         elif event["diverged"] is not None:
             self._write("diverged", step=job.id, **event["diverged"])
-            self._ended_badly(
-                job, f"diverged at iteration {event['diverged']['iteration']}", divergence(job, event["diverged"])
-            )
+            message = f"diverged at iteration {event['diverged']['iteration']}"
+            self._ended_badly(job, message, divergence(job, event["diverged"]))
         else:
             self._write("done", step=job.id, seconds=event["seconds"])
             self._done += 1
@@ -136,9 +137,8 @@ class Dispatch:
             return
         self._beat = time.monotonic()
         jobs = [{"step": job.id, "epoch": self._epochs.get(job.id, 0)} for job in running]
-        path = self._journal.running
         with suppress(OSError):  # a courtesy to `bench status`; a disk that is full stops the steps themselves
-            replace_soon(path, json.dumps({"process": os.getpid(), "jobs": jobs}).encode())
+            replace_soon(self._journal.running, json.dumps({"process": os.getpid(), "jobs": jobs}).encode())
 
     def outcome(self) -> Outcome:
         return Outcome(self._done, self._bad, self._died, time.monotonic() - self._began)

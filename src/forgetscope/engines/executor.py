@@ -18,6 +18,7 @@ from forgetscope.experiment.chain import run_locked
 from forgetscope.experiment.settings import Settings, choose_settings
 from forgetscope.experiment.stopping import Stop
 from forgetscope.learning.plugins import load_all
+from forgetscope.outputs import Note
 from forgetscope.spec import RunSpec, StepSpec
 from forgetscope.store import Store, StoredStep
 
@@ -39,9 +40,7 @@ class Executor:
     def ready(cls, setup: Setup) -> Executor:
         """Data and code must be those that the plan was made with."""
         load_all(setup["sources"])
-        settings = choose_settings(
-            setup["device"], setup["threads"], channels_last=setup["channels_last"], compile=setup["compile"]
-        )
+        settings = choose_settings(**setup["settings"])
         data = load_data(setup["dataset"], setup["image_size"])
         if data.digest != setup["digest"]:
             raise DataError(
@@ -50,9 +49,7 @@ class Executor:
             )
         return cls(data, Store(Path(setup["store"])), settings, setup["sources"])
 
-    def run(
-        self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None, *, log: bool = True
-    ) -> dict[str, Any]:
+    def run(self, job: Request, on_epoch: OnEpoch, note: Note, stop: Stop | None = None, *, log: bool = True) -> dict[str, Any]:
         """As `compute`, where an error is an event as well: failed, or refused if no other job would do better.
         log: whether standard error is a log, which gets all that led to the error."""
         try:
@@ -70,23 +67,14 @@ class Executor:
                     note(line)
             return {"event": "failed", "message": str(error) if known else f"{kind}: {error}", "kind": kind if known else ""}
 
-    def compute(self, job: Request, on_epoch: OnEpoch, note: Callable[[str], None], stop: Stop | None = None) -> dict[str, Any]:
+    def compute(self, job: Request, on_epoch: OnEpoch, note: Note, stop: Stop | None = None) -> dict[str, Any]:
         """An event: done (perhaps diverged), or parent, which must be done again first."""
         parent = None if job["parent"] is None else self._usable(job["parent"])
         if isinstance(parent, str):
             return {"event": "parent", "text": parent}
-        step = run_locked(
-            job["id"],
-            StepSpec.model_validate(job["spec"]),
-            parent,
-            self.data,
-            self.store,
-            self.settings,
-            lambda end: on_epoch(end.epoch, end.loss, end.accuracy),
-            note,
-            stop,
-            StepSpec.model_validate(job["first"]),
-        )
+        spec, first = (StepSpec.model_validate(job[name]) for name in ("spec", "first"))
+        common = (self.data, self.store, self.settings, lambda end: on_epoch(end.epoch, end.loss, end.accuracy), note, stop)
+        step = run_locked(job["id"], spec, parent, *common, first)
         return {"event": "done", "seconds": step.info["timings"]["seconds"], "diverged": step.divergence}
 
     def calibrate(self, run: Mapping[str, Any]) -> Rates:

@@ -11,7 +11,6 @@ from forgetscope.benchmark.costs import Rates
 from forgetscope.engines.dispatch import Dispatch
 from forgetscope.engines.executor import Executor
 from forgetscope.engines.work import OnThisMachine, Place, Work
-from forgetscope.errors import InputError
 from forgetscope.experiment.stopping import Stop
 
 
@@ -47,7 +46,4 @@ class HereEngine(OnThisMachine):
     def run(self, dispatch: Dispatch, stop: Stop) -> None:
         while (job := dispatch.take()) is not None:
             execute = self._executor.compute if dispatch.raising else partial(self._executor.run, log=False)
-            end = execute(self.work.request(job), partial(dispatch.epoch_ended, job), dispatch.note, stop)
-            if end["event"] == "refused":
-                raise InputError(end["message"])
-            dispatch.ended(job, end)
+            dispatch.ended(job, execute(self.work.request(job), partial(dispatch.epoch_ended, job), dispatch.note, stop))

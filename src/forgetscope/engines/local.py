@@ -23,13 +23,11 @@ from typing import Any
 from forgetscope.benchmark.costs import Rates
 from forgetscope.benchmark.plans import Job
 from forgetscope.benchmark.records import folder_of
-from forgetscope.engines.dispatch import ATTEMPTS, Dispatch
+from forgetscope.engines.dispatch import ATTEMPTS, FAREWELL, STOPPED, Dispatch
 from forgetscope.engines.work import OnThisMachine, Place, Work
 from forgetscope.errors import ForgetscopeError, InputError, Interrupted
 from forgetscope.experiment.stopping import Stop
 from forgetscope.threads import available_cores
-
-FAREWELL = 60.0  # seconds that a worker has to save what it is doing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +53,6 @@ class Local(Place):
 
 @dataclass(frozen=True)
 class LocalEngine(OnThisMachine):
-    """So many worker processes on this machine."""
-
     work: Work
     count: int
     logs: Path  # the folder for what workers write to standard error
@@ -68,7 +64,7 @@ class LocalEngine(OnThisMachine):
             try:
                 while not dispatch.queue.over:
                     if stop.requested:
-                        raise Interrupted("Stopped and saved. Run the same command again to continue.")
+                        raise Interrupted(STOPPED)
                     supervisor.turn()
             finally:
                 _dismiss(supervisor.processes)
@@ -77,22 +73,17 @@ class LocalEngine(OnThisMachine):
         processes = [_Process(self.work.setup(), self.logs / f"worker-{i}.log") for i in range(self.count)]
         found: list[Rates] = []
         try:
-            for process in processes:
-                process.tell(do="calibrate", run=self.work.plan.template.model_dump(exclude_unset=True))
             with stop.deferred(), selectors.DefaultSelector() as selector:
                 for process in processes:
+                    process.tell(do="calibrate", run=self.work.plan.template.model_dump(exclude_unset=True))
                     selector.register(process.output, selectors.EVENT_READ, process)
                 while len(found) < len(processes):
                     if stop.requested:
                         raise Interrupted("Stopped. Run the same command again.")
-                    for key, _ in selector.select(timeout=0.2):
-                        events = key.data.heard()
-                        if events is None:
-                            raise ForgetscopeError(key.data.cause_of_death())
-                        for event in events:
-                            if event["event"] == "refused":
-                                raise InputError(event["message"])
-                        found += [Rates(**event["rates"]) for event in events if event["event"] == "rates"]
+                    for process, event in _heard(selector):
+                        if event is None:
+                            raise ForgetscopeError(process.cause_of_death())
+                        found += [Rates(**event["rates"])] if event["event"] == "rates" else []
         finally:
             for process in processes:
                 process.process.terminate()  # it has nothing to save
@@ -126,13 +117,11 @@ class _Process:
             self._input.write(json.dumps(request).encode() + b"\n")
             self._input.flush()
 
-    def heard(self) -> list[dict[str, Any]] | None:
+    def heard(self) -> list[dict[str, Any] | None]:
         """What it has said since it was last listened to; None when it has nothing more to say, ever."""
         content = os.read(self.output.fileno(), 1 << 16)
-        if not content:
-            return None
         *lines, self._rest = (self._rest + content).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in lines] if content else [None]
 
     def ask_to_stop(self) -> None:
         """No more requests: it saves what it is doing and ends."""
@@ -140,7 +129,6 @@ class _Process:
             self._input.close()
 
     def close(self) -> None:
-        """When it has ended."""
         self.ask_to_stop()
         self.output.close()
 
@@ -155,6 +143,15 @@ class _Process:
         return f"The worker {how}." if not lines else f"The worker {how}: {lines[-1]}"
 
 
+def _heard(selector: selectors.BaseSelector) -> Iterator[tuple[_Process, dict[str, Any] | None]]:
+    """What workers say within a moment."""
+    for key, _ in selector.select(timeout=0.2):
+        for event in key.data.heard():
+            if event is not None and event["event"] == "refused":  # data or code are not what the plan was made with
+                raise InputError(event["message"])
+            yield key.data, event
+
+
 class _Supervisor:
     def __init__(self, engine: LocalEngine, dispatch: Dispatch, selector: selectors.BaseSelector) -> None:
         self._engine, self._dispatch, self._selector = engine, dispatch, selector
@@ -164,23 +161,17 @@ class _Supervisor:
     def turn(self) -> None:
         """Give work to whoever is free, then listen for a moment."""
         self._employ()
-        for key, _ in self._selector.select(timeout=0.2):
-            process: _Process = key.data
-            events = process.heard()
-            if events is None:
+        for process, event in _heard(self._selector):
+            if event is None:
                 self._bury(process)
             else:
-                for event in events:
-                    self._hear(process, event)
+                self._hear(process, event)
         self._dispatch.beat([process.job for process in self.processes if process.job is not None])
 
     def _employ(self) -> None:
         wanted = min(self._engine.count, len(self._dispatch.queue.left()))
         idle = [process for process in self.processes if process.job is None]
-        while idle or len(self.processes) < wanted:
-            job = self._dispatch.take()
-            if job is None:
-                break
+        while (idle or len(self.processes) < wanted) and (job := self._dispatch.take()) is not None:
             process = idle.pop() if idle else self._hire()
             process.job = job
             process.tell(do="run", **self._engine.work.request(job))
@@ -195,8 +186,6 @@ class _Supervisor:
         kind, job = event["event"], process.job
         if kind == "ready":
             self._born_dead = 0
-        elif kind == "refused":  # data or code are not what the plan was made with: no other worker would do better
-            raise InputError(event["message"])
         elif kind == "note":
             self._dispatch.note(event["text"])
         elif job is not None and event.get("step") == job.id:

@@ -1,7 +1,5 @@
 """Which job comes next: the state of a plan's graph while it is being run. Knows no science and no processes."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Collection, Mapping
 
@@ -32,7 +30,6 @@ class JobQueue:
                 self._put(id)
 
     def take(self) -> Job | None:
-        """A job that can start now."""
         while self._ready:
             id = heapq.heappop(self._ready)[1]
             if id not in self.running and self._startable(id):

@@ -23,20 +23,20 @@ from typing import Any
 
 from forgetscope.benchmark.costs import Rates
 from forgetscope.benchmark.plans import Job
-from forgetscope.engines.dispatch import Dispatch
+from forgetscope.engines.dispatch import FAREWELL, STOPPED, Dispatch
 from forgetscope.engines.executor import Executor, Setup
 from forgetscope.engines.work import Place, Work
 from forgetscope.errors import TRACEBACK, ForgetscopeError, InputError, Interrupted
 from forgetscope.experiment.stopping import Stop
 from forgetscope.learning.plugins import load_all
 from forgetscope.store import Store
+from forgetscope.threads import keep_memory
 
 OLDEST = (2, 54)
 PASSED_ON = ("FORGETSCOPE_CACHE", TRACEBACK, "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "PYTHONPATH")  # to workers, where set here
 BEYOND_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0", on Linux too: what Ray starts here listens on loopback only
 CHECK_SECONDS = 120.0  # for a node to answer
 GONE_SECONDS = 20.0  # until a cluster notices that a node is gone
-FAREWELL = 60.0  # seconds that tasks have to save what they are doing
 AHEAD = 2  # tasks that wait in Ray's queue, so that no node idles
 
 
@@ -116,8 +116,6 @@ def _own_signals() -> Iterator[None]:
 
 
 class RayEngine:
-    """The cluster that we are connected to."""
-
     name = "ray"
 
     def __init__(self, work: Work, cluster: Ray, ray: Any) -> None:
@@ -139,13 +137,14 @@ class RayEngine:
 
     def run(self, dispatch: Dispatch, stop: Stop) -> None:
         ray, running = self._ray, dict[Any, Job]()
-        board = self._board()
+        here = ray.get_runtime_context().get_node_id()
+        board = ray.remote(num_cpus=0)(_Board).options(scheduling_strategy=_on_node(ray, here)).remote()
         task = self._remote(_execute)
         with stop.deferred():
             try:
                 while not dispatch.queue.over:
                     if stop.requested:
-                        raise Interrupted("Stopped and saved. Run the same command again to continue.")
+                        raise Interrupted(STOPPED)
                     limit = min(self.count + AHEAD, self._limit or 10**9)
                     while len(running) < max(1, limit) and (job := dispatch.take()):
                         named = task.options(name=f"step {job.id[:8]}")
@@ -186,10 +185,6 @@ class RayEngine:
         """How many jobs a node can run at a time."""
         return int(min(resources.get(resource, 0.0) / amount for resource, amount in self._wants().items()))
 
-    def _board(self) -> Any:
-        here = self._ray.get_runtime_context().get_node_id()
-        return self._ray.remote(num_cpus=0)(_Board).options(scheduling_strategy=_on_node(self._ray, here)).remote()
-
     def _listen(self, board: Any, running: Mapping[Any, Job], dispatch: Dispatch) -> None:
         """What tasks said on their way. If the board is lost, only the display is poorer."""
         jobs = {job.id: job for job in running.values()}
@@ -202,10 +197,7 @@ class RayEngine:
 
     def _hear(self, reference: Any, job: Job, dispatch: Dispatch) -> None:
         try:
-            event = self._ray.get(reference)
-            if event["event"] == "refused":  # data or code are not what the plan was made with
-                raise InputError(event["message"])
-            dispatch.ended(job, event)
+            dispatch.ended(job, self._ray.get(reference))
         except self._ray.exceptions.RayTaskError as error:  # our code answers whatever happens, so this is a bug of ours
             dispatch.ended(job, {"event": "failed", "message": str(error).strip().splitlines()[-1]})
         except self._ray.exceptions.RayError as error:
@@ -237,8 +229,6 @@ _executors: dict[str, Executor] = {}  # of this process, which Ray uses for many
 
 
 def _executor(setup: Setup) -> Executor:
-    from forgetscope.engines.allocation import keep_memory
-
     key = repr(sorted(setup.items()))
     if key not in _executors:
         keep_memory()
@@ -247,7 +237,6 @@ def _executor(setup: Setup) -> Executor:
 
 
 def _execute(setup: Setup, job: Mapping[str, Any], board: Any) -> dict[str, Any]:
-    """The task: one job."""
     import ray
 
     stop, over = Stop(), threading.Event()

@@ -1,7 +1,5 @@
 """From what is wanted to a store that has all of it: what is there, how long the rest will take, and the run itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -9,7 +7,7 @@ from typing import Any
 
 from forgetscope.benchmark.costs import Rates, estimate, step_seconds, step_work
 from forgetscope.benchmark.plans import Plan, descendants
-from forgetscope.benchmark.recipes import Spec, plan_of, templates_of
+from forgetscope.benchmark.recipes import Wanted, plan_of, script_notes, templates_of
 from forgetscope.benchmark.records import Journal, record_plan
 from forgetscope.benchmark.shards import Shard
 from forgetscope.characters import counted
@@ -21,14 +19,13 @@ from forgetscope.errors import DataError, StoreError
 from forgetscope.experiment.stopping import Stop, on_signals
 from forgetscope.files import locked_if_free
 from forgetscope.learning.plugins import load_all, source_digests
+from forgetscope.outputs import Note
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
-Note = Callable[[str], None]
-
 
 def carry_out(
-    wanted: Spec | Plan,
+    wanted: Wanted,
     store: Store,
     place: Place,
     watcher: Watcher,
@@ -66,9 +63,11 @@ def carry_out(
             return plan, run_all(engine, ahead, watcher, stop, raising=raising)
 
 
-def made_ready(wanted: Spec | Plan, note: Note) -> Plan:
+def made_ready(wanted: Wanted, note: Note) -> Plan:
     """The plan, once its networks and data are here, and the data are those that it was made with."""
     if not isinstance(wanted, Plan):
+        for text in script_notes(wanted):
+            note(text)
         for run in templates_of(wanted):
             _get_ready(run, note)
         return plan_of(wanted)
@@ -174,16 +173,9 @@ def _noted(journal: Journal | None) -> Iterator[Callable[..., None]]:
 
 
 def _setting(engine: Engine) -> dict[str, Any]:
-    """What rates depend on, besides the plan."""
-    work = engine.work
-    return {
-        "engine": engine.name,
-        "jobs": engine.count,
-        "device": work.device,
-        "threads": work.threads,
-        "channels_last": work.channels_last,
-        **({"compile": True} if work.compile else {}),
-    }
+    """What rates depend on, besides the plan. Journals of before there was `compile` do not have it."""
+    chosen = {name: value for name, value in engine.work.settings.items() if name != "compile" or value}
+    return {"engine": engine.name, "jobs": engine.count, **chosen}
 
 
 def _recorded_rates(journal: Journal, setting: Mapping[str, Any]) -> Rates | None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from forgetscope.benchmark.costs import Rates
 from forgetscope.benchmark.plans import Job, Plan, chain_of
 from forgetscope.engines.dispatch import Dispatch
-from forgetscope.errors import SpecError, StoreError
+from forgetscope.errors import StoreError
 from forgetscope.experiment.stopping import Stop
+from forgetscope.options import demand_at_least
 from forgetscope.store import Store
 
 if TYPE_CHECKING:
@@ -38,11 +39,13 @@ class Work:
             "image_size": self.plan.template.image_size,
             "digest": self.plan.data.digest,
             "sources": dict(self.plan.sources),
-            "device": self.device,
-            "threads": self.threads,
-            "channels_last": self.channels_last,
-            "compile": self.compile,
+            "settings": self.settings,
         }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `choose_settings`."""
+        return {name: getattr(self, name) for name in ("device", "threads", "channels_last", "compile")}
 
     def request(self, job: Job) -> dict[str, Any]:
         """What a worker must know of a job."""
@@ -97,10 +100,7 @@ class Place(ABC):
     compile: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("threads", "jobs"):
-            value = getattr(self, name, None)
-            if value is not None and value < 1:
-                raise SpecError(f"{name} = {value} is not valid: it should be greater than or equal to 1.")
+        demand_at_least(1, threads=self.threads, jobs=getattr(self, "jobs", None))
 
     def settings(self) -> Settings | None:
         """What this machine makes of it, or an error; None where other machines compute."""

@@ -1,7 +1,5 @@
 """How fast this machine trains, probes, evaluates and saves, measured in well under a minute: plans tell the time from it."""
 
-from __future__ import annotations
-
 import resource
 import sys
 import tempfile
@@ -15,7 +13,7 @@ import torch
 
 from forgetscope.benchmark.costs import Rates
 from forgetscope.data.images import DataSet, ImageSet
-from forgetscope.data.inputs import Normalisation
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.experiment.chain import run_chain
 from forgetscope.experiment.preparation import Inherited, assemble
 from forgetscope.experiment.settings import Settings
@@ -46,7 +44,7 @@ def measure_rates(
         with tempfile.TemporaryDirectory(prefix="calibration-", dir=store.path / "working") as folder:
             epoch, step = scene.saving(Path(folder)), scene.smallest_step(Store(folder))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Rates(first, image, measured, evaluated, epoch, step, peak, scene.state_bytes)
+    return Rates(first, image, measured, evaluated, epoch, step, peak, scene.state_bytes, scene.features)
 
 
 class _Enough(Exception):
@@ -68,6 +66,7 @@ class _Scene:
         inherited = Inherited.of_first_step({label: of[label] for label in self.sequence[0]})
         step = assemble(_plainly(self.specs[1]), run.network, network.to(device), data, self.normalise, inherited, of)
         self.network, self.new, self.past = step.network, step.new_set, step.full_past()
+        self.features = float(step.network.head.in_features)  # type: ignore[arg-type, union-attr]
         self.state_bytes = float(sum(tensor.nbytes for tensor in self.network.state_dict().values()))
 
     def training(self, spec: StepSpec) -> float:
@@ -104,7 +103,7 @@ class _Scene:
         )
         marks = torch.arange(len(past)) % 2 == 0
         probed = ProbeData(past, past_nodes, marks, new, new_nodes, prepare=self.normalise)
-        return self._repeated(lambda: measure(self.network, probed)) / (len(past) + len(new))
+        return self._repeated(lambda: measure(self.network, probed, trusted=True)) / (len(past) + len(new))
 
     def evaluating(self, images: int) -> float:
         """Seconds per image."""
@@ -147,9 +146,10 @@ class _Scene:
 
 
 def _plainly(spec: StepSpec) -> StepSpec:
-    """With a policy that costs nothing: what the run's own costs is part of the smallest step."""
+    """With a policy that costs nothing, and no keepsakes: what the run's own cost is part of the smallest step."""
     assert spec.rehearsal is not None  # a second step has one
-    return spec.model_copy(update={"rehearsal": spec.rehearsal.model_copy(update={"policy": "uniform", "policy_source": None})})
+    plain = {"policy": "uniform", "policy_source": None, "keepsake": None}
+    return spec.model_copy(update={"rehearsal": spec.rehearsal.model_copy(update=plain)})
 
 
 def _part(images: ImageSet, labels: list[int], each: int = 4) -> ImageSet:

@@ -1,7 +1,5 @@
 """A step as every engine runs it: once, by one process at a time, and under no other id than its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from forgetscope.data.images import DataSet

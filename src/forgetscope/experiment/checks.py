@@ -1,7 +1,5 @@
 """What would go wrong in some step of a plan, found before the first one starts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -10,7 +8,7 @@ from torch import Tensor
 
 from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
-from forgetscope.data.inputs import Normalisation
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import SpecError
 from forgetscope.experiment.settings import check_precision
 from forgetscope.learning.networks import build_network, check_features

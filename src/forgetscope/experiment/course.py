@@ -1,7 +1,5 @@
 """What a step's training leaves behind on its way, and when that is saved."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Mapping

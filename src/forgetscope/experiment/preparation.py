@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from forgetscope.data.images import DataSet, ImageSet
-from forgetscope.data.inputs import Normalisation
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.experiment.settings import Settings
 from forgetscope.learning.budgets import quotas
@@ -21,10 +21,12 @@ from forgetscope.learning.candidates import Candidates
 from forgetscope.learning.networks import build_network, check_features, grow_head
 from forgetscope.learning.policies import choose
 from forgetscope.learning.rsgd import TrainingSet
+from forgetscope.measuring.keepsakes import Keepsake, keepsake, spread_length
 from forgetscope.randomness import Streams
-from forgetscope.spec import StepSpec
+from forgetscope.spec import Kept, RehearsalSpec, StepSpec, step_id
 from forgetscope.store import StoredStep
 from forgetscope.store.stepfiles import STATE
+from forgetscope.store.tablefiles import LIST_BYTES
 from forgetscope.store.tables import Indices
 
 IMAGE_HISTORY = "image_history"  # in the state, beside the network: what `least-forgotten` needs
@@ -41,17 +43,20 @@ class Inherited:
     learned_last: tuple[int, ...]  # the classes that the parent itself learned
     history: NDArray[np.int64]  # of their images, class after class
     kept: Mapping[int, Indices]  # the parent's rehearsal set
+    keepsakes: Mapping[int, Keepsake | None]  # of its past classes, as far as it has them; empty where the step asks for none
 
     @classmethod
     def of_first_step(cls, images_of: Mapping[int, Indices]) -> Inherited:
         """Of one that was trained here, is in no store, and kept no history of its images."""
         classes, images = tuple(images_of), sum(len(images) for images in images_of.values())
         learned = np.full(len(classes), np.nan)
-        return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {})
+        return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {}, {})
 
     @classmethod
-    def from_record(cls, parent: StoredStep, data: DataSet) -> Inherited:
-        """Checksums that fit do not prove that tables and state are what this step left: all that can be told is checked."""
+    def from_record(cls, parent: StoredStep, data: DataSet, kind: Kept | None = None) -> Inherited:
+        """kind: of keepsakes, if the step asks for them.
+
+        Checksums that fit do not prove that tables and state are what this step left: all that can be told is checked."""
         if parent.simulated is not None:
             raise StoreError(
                 f"Step {parent.id[:8]} in {parent.folder.parents[1]} is simulated: there is no network to go on from. "
@@ -62,7 +67,7 @@ class Inherited:
         _check_classes(parent, table, data)
         if ((when_learned < 0) | (when_learned > 1)).any():
             raise _not_its_own(parent, "classes.parquet", "an accuracy that is not between 0 and 1")
-        state = parent.state()
+        state, older = parent.state(), table["class_id"][: -len(parent.spec.classes)]
         history = state.pop(IMAGE_HISTORY, None)
         if history is None or history.ndim != 1 or history.dtype.kind not in "iu":
             raise _not_its_own(parent, STATE, f"no {IMAGE_HISTORY}, or one of another form")
@@ -73,7 +78,8 @@ class Inherited:
             when_learned=when_learned,
             learned_last=parent.spec.classes,
             history=history.astype(np.int64),
-            kept=_kept(parent, table["class_id"][: -len(parent.spec.classes)], data),
+            kept=_kept(parent, older, data),
+            keepsakes=_keepsakes(parent, older, kind) if kind else {},
         )
 
 
@@ -97,7 +103,7 @@ def _kept(parent: StoredStep, older: Sequence[int], data: DataSet) -> dict[int, 
     labels, images, positions = (table[name].to_numpy() for name in ("class_id", "image", "position"))
     kept = {label: images[labels == label] for label in older}
     usable = {label: _images_to_use(parent.spec, data, label) for label in older}
-    quota = quotas(parent.spec.rehearsal, {label: len(usable[label]) for label in older}) if parent.spec.rehearsal else {}
+    quota = {} if parent.spec.rehearsal is None else _quotas(parent.spec.rehearsal, usable, data)
     for label, chosen in kept.items():
         in_order = np.array_equal(positions[labels == label], np.arange(quota[label]))
         if not in_order or len(np.intersect1d(chosen, usable[label])) != quota[label]:
@@ -106,6 +112,12 @@ def _kept(parent: StoredStep, older: Sequence[int], data: DataSet) -> dict[int, 
     if len(labels) != sum(quota.values()):
         raise _not_its_own(parent, "rehearsal.parquet", "images of classes that were not past in this step")
     return kept
+
+
+def _keepsakes(parent: StoredStep, older: Sequence[int], kind: Kept) -> Mapping[int, Keepsake | None]:
+    """Of the parent's past classes; None where it kept nothing, or something else, of them."""
+    same = parent.spec.rehearsal is not None and parent.spec.rehearsal.keepsake == kind
+    return parent.keepsakes() if same else dict.fromkeys(older)
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,7 @@ class Prepared:
     past: tuple[int, ...]  # classes, in the order of the head's nodes
     images_of: Mapping[int, Indices]  # training images of every class seen so far
     rehearsal: Mapping[int, Indices]  # per past class in order of selection
+    keepsakes: Mapping[int, Keepsake | None]  # per past class, None where there is none; empty where the step asks for none
     new_set: TrainingSet
     rehearsal_set: TrainingSet | None
 
@@ -142,19 +155,22 @@ def prepare(
 ) -> Prepared:
     """first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
     device = settings.device
-    inherited = None if parent is None else Inherited.from_record(parent, data)
+    kind = spec.rehearsal.keepsake if spec.rehearsal else None
+    inherited = None if parent is None else Inherited.from_record(parent, data, kind)
     past = () if inherited is None else inherited.classes
     images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
-    normalise = Normalisation.of(data, device, settings.channels_last)
+    normalise = Normalisation.of(data, device, settings.channels_last, spec.training.normalisation)
     origin = first or (spec if parent is None else spec.model_copy(update={"network": parent.info["network"]}))
     name, source = str(origin.network), origin.network_source
+    fan_out = spec.training.initialisation == "fan-out"
     if parent is None or inherited is None:
-        network = build_network(name, len(spec.classes), Streams(spec.seed, spec.step)("network"), source)
+        network = build_network(name, len(spec.classes), _first_weights(spec, data), source, fan_out=fan_out)
         images = torch.from_numpy(np.array(data.train.images[:2])).to(device)
         check_features(name, network.to(device), normalise(images))
     else:
         network = build_network(name, len(inherited.classes), None, source)
         _take_over(network, parent, inherited, data)
+        _check_keepsakes(network, parent, inherited, kind)
     network.to(device)
     if not settings.channels_last:
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
@@ -172,9 +188,9 @@ def assemble(
 ) -> Prepared:
     """From the network that the parent left, on its device: rehearsal is chosen, the head grows, images move beside it."""
     past, device, streams = () if inherited is None else inherited.classes, normalise.mean.device, Streams(spec.seed, spec.step)
-    rehearsal = {}
+    rehearsal, keepsakes = dict[int, Indices](), dict[int, Keepsake | None]()
     if inherited is not None:
-        rehearsal = _choose_rehearsal(spec, inherited, images_of, network, normalise, data, streams)
+        rehearsal, keepsakes = _look_back(spec, inherited, images_of, network, normalise, data, streams)
         grow_head(network, len(spec.classes), streams("head"))
     return Prepared(
         spec=spec,
@@ -187,6 +203,7 @@ def assemble(
         past=past,
         images_of=images_of,
         rehearsal=rehearsal,
+        keepsakes=keepsakes,
         new_set=training_set(data.train, {label: images_of[label] for label in spec.classes}, len(past), device),
         rehearsal_set=training_set(data.train, rehearsal, 0, device) if rehearsal else None,
     )
@@ -204,12 +221,25 @@ def weights_digest(network: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def _first_weights(spec: StepSpec, data: DataSet) -> np.random.Generator:
+    """The stream from which a first step's network is drawn. Unseeded: one for each first step, known by its id."""
+    if spec.training.initial_weights is None:
+        return Streams(spec.seed, spec.step)("network")
+    return Streams(0, spec.step)("network", step_id(None, spec, data.digest))
+
+
 def _images_to_use(spec: StepSpec, data: DataSet, label: int) -> Indices:
     """A class's training images, in order, without those that are set aside for validation."""
     images = np.flatnonzero(data.train.labels == label)
     aside = round((spec.training.validation or 0.0) * len(images))
     held = Streams(spec.seed, 0)("validation", label).permutation(len(images))[:aside]
     return np.delete(images, held)
+
+
+def _quotas(spec: RehearsalSpec, usable: Mapping[int, Indices], data: DataSet) -> dict[int, int]:
+    """usable: the images of each past class."""
+    sizes, whole = {label: len(images) for label, images in usable.items()}, np.bincount(data.train.labels)
+    return quotas(spec, sizes, {label: int(whole[label]) for label in usable})
 
 
 def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, data: DataSet) -> None:
@@ -227,6 +257,25 @@ def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, dat
         raise _not_its_own(parent, STATE, " ".join(str(error).split())[:300]) from None
 
 
+def _check_keepsakes(network: nn.Module, parent: StoredStep, inherited: Inherited, kind: Kept | None) -> None:
+    """Those of the parent are of this network's features, and there will be room for all of this step."""
+    if kind is None:
+        return
+    head = network.head
+    assert isinstance(head, nn.Linear)  # as check_network saw
+    numbers = head.in_features + spread_length(kind, head.in_features)
+    for label, one in inherited.keepsakes.items():
+        if one is not None and one.mean is not None and len(one.mean) != head.in_features:
+            reason = f"{len(one.mean)} features of class {label}, and the network has {head.in_features}"
+            raise _not_its_own(parent, "keepsakes.parquet", reason)
+    if (size := 4 * numbers * len(inherited.classes)) > LIST_BYTES:
+        advice = 'Use "variance", or a network with fewer' if kind == "covariance" else "Use a network with fewer"
+        raise SpecError(
+            f"keepsake = {kind!r} of {head.in_features} features and {len(inherited.classes)} past classes is {size:,} bytes; "
+            f"a table holds {LIST_BYTES:,}. {advice}."
+        )
+
+
 def _not_its_own(parent: StoredStep, file: str, reason: str) -> DamagedStep:
     return DamagedStep(
         f"Step {parent.id[:8]} is damaged: {parent.folder / file}: {reason}. Its checksum fits, so `forgetscope store verify` "
@@ -236,7 +285,7 @@ def _not_its_own(parent: StoredStep, file: str, reason: str) -> DamagedStep:
     )
 
 
-def _choose_rehearsal(
+def _look_back(
     spec: StepSpec,
     inherited: Inherited,
     images_of: Mapping[int, Indices],
@@ -244,16 +293,18 @@ def _choose_rehearsal(
     normalise: Normalisation,
     data: DataSet,
     streams: Streams,
-) -> dict[int, Indices]:
-    """The policy is the first act of the step that uses it. Of older classes it sees only what the parent kept.
+) -> tuple[dict[int, Indices], dict[int, Keepsake | None]]:
+    """The policy is the first act of the step that uses it, and so are keepsakes. Of older classes they see only what the
+    parent kept.
 
-    Per class in order of selection, classes in the order of their head nodes."""
+    Rehearsal per class in order of selection, and keepsakes if the step asks for them; classes in the order of their head
+    nodes."""
     if spec.rehearsal is None:
-        return {}
-    quota = quotas(spec.rehearsal, {label: len(images_of[label]) for label in inherited.classes})
+        return {}, {}
+    quota = _quotas(spec.rehearsal, {label: images_of[label] for label in inherited.classes}, data)
     sizes = [len(images_of[label]) for label in inherited.learned_last]
     history = dict(zip(inherited.learned_last, np.split(inherited.history, np.cumsum(sizes)[:-1]), strict=True))
-    chosen: dict[int, Indices] = {}
+    chosen, keepsakes, kind = dict[int, Indices](), dict(inherited.keepsakes), spec.rehearsal.keepsake
     for node, label in enumerate(inherited.classes):
         if label in inherited.kept:
             chosen[label] = inherited.kept[label][: quota[label]]
@@ -267,7 +318,10 @@ def _choose_rehearsal(
         except SpecError as error:
             raise SpecError(f"Class {data.classes[label]!r}: {error}") from None
         chosen[label] = images_of[label][positions]
-    return chosen
+        if kind is not None:
+            right = candidates.logits.argmax(axis=1) == node
+            keepsakes[label] = keepsake(candidates.features, right, kind, spec.step - 1)
+    return chosen, keepsakes
 
 
 def training_set(train: ImageSet, images_of: Mapping[int, Indices], first_node: int, device: torch.device) -> TrainingSet:

@@ -1,7 +1,5 @@
 """Whether a snapshot is one of a step. A checksum that fits does not prove it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """One incremental step: from its parent's record to its own, resumable after every epoch."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 
 from forgetscope.data.images import DataSet, demand_unchanged
 from forgetscope.experiment.course import Course, Saver, measurements
+from forgetscope.experiment.evaluation import evaluate
 from forgetscope.experiment.observation import Observer
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
 from forgetscope.experiment.resuming import fits
@@ -30,12 +29,12 @@ from forgetscope.store.tables import (
     class_table,
     confusion_table,
     extra_table,
+    keepsakes_table,
     pairs_table,
+    predictions_table,
     probes_table,
     rehearsal_table,
 )
-
-EVALUATION_BATCH = 500
 
 
 def run_step(
@@ -71,6 +70,7 @@ def run_step(
         if snapshot is not None and not fits(snapshot, step):
             put_aside(snapshot_file(working, snapshot))  # the other one, or the start of the step, takes over
             return run_step(id, parent, spec, data, store, asked, on_epoch, note, stop, first)
+        _note_missing(step, note)
         start = {"weights": weights_digest(step.network)}  # before a snapshot is restored into it
         with stop.deferred():
             course = _train(step, working, snapshot, settings, stop, on_epoch)
@@ -94,25 +94,38 @@ def run_step(
     return store.commit(record, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
+def _note_missing(step: Prepared, note: Callable[[str], None]) -> None:
+    """Of which classes the step was to have keepsakes, and its parent has none to hand on."""
+    missing = [step.data.classes[label] for label, found in step.keepsakes.items() if found is None]
+    if missing:
+        listed = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        note(f"There is no keepsake of {listed}: the parent of step {step.spec.step} was made without them. They stay missing.")
+
+
 def _results(step: Prepared, course: Course) -> dict[str, Any]:
     """Tables and state. Of a step that diverged: its probes so far and when it happened. Sums over a part of training are no
     coefficients."""
     probed, divergence = measurements(course.measured), course.divergence
     if divergence is None:
-        confusion, measured, why = _confusion(step), probed, dict[str, str]()
+        predictions, measured, why = evaluate(step), probed, dict[str, str]()
         rest: dict[str, Any] = {"state": _arrays({**step.network.state_dict(), IMAGE_HISTORY: course.image_history})}
     else:
-        confusion, measured = np.zeros((len(step.classes),) * 2, np.int64), None
+        predictions, measured = None, None
         why = {"unmeasured": f"diverged at iteration {divergence.iteration}"}
         facts = {"epoch": divergence.epoch, "iteration": divergence.iteration, "loss": str(divergence.loss)}
         rest = {"state": {}, "divergence": facts}
+    nothing = np.zeros((len(step.classes),) * 2, np.int64)
+    confusion = nothing if predictions is None else predictions.confusion(len(step.classes))
     tables: dict[TableName, pa.Table] = {
         "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, measured, **why),
         "pairs": pairs_table(measured, step.classes, len(step.past)),
         "confusion": confusion_table(confusion, step.classes),
         "probes": probes_table(probed, step.past),
         "rehearsal": rehearsal_table(step.rehearsal),
+        "predictions": predictions_table(predictions, step.classes),
     }
+    if step.spec.rehearsal is not None and step.spec.rehearsal.keepsake is not None:
+        tables["keepsakes"] = keepsakes_table(step.keepsakes, step.spec.rehearsal.keepsake)
     if course.extra:
         tables["extra"] = extra_table(course.extra_arrays(), step.past)
     return {"tables": tables, **rest}
@@ -163,21 +176,6 @@ def _train(
         saver.epoch_ended(end)
         on_epoch(end)
     return course
-
-
-@torch.no_grad()
-def _confusion(step: Prepared) -> NDArray[np.int64]:
-    """Counts [true node, predicted node] on the test images of all classes seen so far."""
-    test, classes = step.data.test, step.classes
-    step.network.eval()
-    counts = np.zeros((len(classes), len(classes)), np.int64)
-    for node, label in enumerate(classes):
-        indices = np.flatnonzero(test.labels == label)
-        for part in np.array_split(indices, max(1, -(-len(indices) // EVALUATION_BATCH))):
-            images = torch.from_numpy(test.images[part]).to(step.new_set.images.device)
-            predicted = step.network(step.normalise(images)).argmax(dim=1).cpu().numpy()
-            counts[node] += np.bincount(predicted, minlength=len(classes))
-    return counts
 
 
 def _facts(step: Prepared, accuracy: NDArray[np.float64]) -> ClassFacts:

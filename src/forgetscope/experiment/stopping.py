@@ -1,7 +1,5 @@
 """Stopping politely: a signal asks, and the run stops where nothing is lost."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 """Looking after a store.
 
 What it holds (`inventory`), whether it is whole (`verification`), what can be freed (`freeing`), how steps travel
-(`exchange`), and ad hoc questions (`sql`).
+(`exchange`), ad hoc questions (`sql`), and results that come with the package (`replication`).
 """

@@ -2,7 +2,7 @@
 
 The file is a plain tar: `index.json` with the SHA-256 and size of each member, then `steps/<id>/<file>`, ancestors first, so
 that an import that stops half-way leaves whole chains; then `plans/<id>/plan.json`. Equal steps give equal bytes: no times,
-owners or paths.
+owners or paths. With a name that ends in `.xz` it is compressed as a whole.
 """
 
 from __future__ import annotations
@@ -10,36 +10,43 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import lzma
 import os
 import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from forgetscope.errors import DamagedExport, DamagedStep, StoreError
 from forgetscope.files import locked_if_free, read_regular, replacing, told, too_large
 from forgetscope.foreign import strict_json
-from forgetscope.housekeeping.verification import file_damage, lineage_problem, record_problem
-from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
-from forgetscope.store.stepfiles import PLAN_BYTES, limit_of
+from forgetscope.housekeeping.verification import contents_damage, file_damage, lineage_problem, record_problem
+from forgetscope.outputs import XZ_MEMORY, Progress, unheard
+from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep, TellLeftOut, leaving_out
+from forgetscope.store.stepfiles import PLAN_BYTES, PLAN_ID, limit_of
 
 FORMAT = 1
 INDEX = "index.json"
 CHUNK = 2**20  # bytes that are read at once
 INDEX_LIMIT = 256 * 2**20  # bytes; the index of ten thousand steps has about 15 MB
+XZ = b"\xfd7zXZ\0"  # how a compressed file begins
+XZ_RATIO, XZ_SMALL = 100, 2**26  # a compressed file may unpack to so many times its size, or to so many bytes
 FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in ALL_TABLES), STATE, FREED)
-MEMBER = re.compile(rf"steps/([0-9a-f]{{32}})/({'|'.join(map(re.escape, FILES))})|plans/[\w-][\w.-]*/plan\.json")
-Progress = Callable[[str, int, int], None]
+MEMBER = re.compile(rf"steps/([0-9a-f]{{32}})/({'|'.join(map(re.escape, FILES))})|plans/{PLAN_ID.pattern}/plan\.json")
 
 
 @dataclass(frozen=True)
 class Entry:
     sha256: str
     size: int
+
+
+Files = dict[str, tuple[tarfile.TarInfo | None, Entry]]  # of one step or plan, by name
 
 
 @dataclass
@@ -51,14 +58,15 @@ class Imported:
     quarantined: list[Path] = field(default_factory=list)  # were there already, but damaged: replaced
     damaged: dict[str, str] = field(default_factory=dict)  # not imported, and why
 
+    def __add__(self, other: Imported) -> Imported:
+        """Of two files, one after the other."""
+        present = [id for id in other.present if id not in self.new and id not in self.present]
+        rest = self.quarantined + other.quarantined, self.damaged | other.damaged
+        return Imported(self.new + other.new, self.present + present, *rest)
+
 
 def export_steps(
-    steps: Sequence[StoredStep],
-    path: Path,
-    *,
-    plans: Sequence[Path] = (),
-    states: bool = True,
-    progress: Progress = lambda what, done, total: None,
+    steps: Sequence[StoredStep], path: Path, *, plans: Sequence[Path] = (), states: bool = True, progress: Progress = unheard
 ) -> int:
     """Write steps to one file, verifying each as it is read; returns how many bytes. Without states, markers stand for them.
 
@@ -71,7 +79,11 @@ def export_steps(
     total, done = sum(entry.size for entry in entries.values()), 0
     listing = {name: {"sha256": entry.sha256, "size": entry.size} for name, entry in entries.items()}
     index = json.dumps({"forgetscope": "export", "format": FORMAT, "members": listing}, indent=1).encode()
-    with replacing(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
+    with (
+        replacing(path) as file,
+        _compressing(file) if path.suffix == ".xz" else nullcontext(file) as target,
+        tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
         _add(tar, INDEX, index)
         for step in ordered:
             for name, entry in members[step.id].items():
@@ -83,10 +95,18 @@ def export_steps(
     return path.stat().st_size
 
 
-def plan_files(store: Store) -> list[Path]:
-    """What a store remembers of the plans that were run into it."""
+def plan_files(store: Store, left_out: TellLeftOut | None = None) -> list[Path]:
+    """What a store remembers of the plans that were run into it. left_out: is told of what no import would take."""
     store.refuse_links("plans")
-    return sorted((store.path / "plans").glob("*/plan.json"))
+    found = []
+    for path in sorted((store.path / "plans").glob("*/plan.json")):
+        with leaving_out(left_out):
+            if not PLAN_ID.fullmatch(path.parent.name):
+                raise StoreError(
+                    f"{path} is not exported: {path.parent.name[:100]!r} is no id of a plan. Rename or delete its folder."
+                )
+            found.append(path)
+    return found
 
 
 def _plan(path: Path) -> bytes:
@@ -107,7 +127,7 @@ def chains(store: Store, prefixes: Sequence[str]) -> list[StoredStep]:
     return list(found.values())
 
 
-def import_steps(path: Path, store: Store, progress: Progress = lambda what, done, total: None) -> Imported:
+def import_steps(path: Path, store: Store, progress: Progress = unheard) -> Imported:
     """Bring in every whole step of an exported file. What is there already stays; a damaged step is left out and named.
 
     Raises DamagedExport, before anything is imported, for a file that holds anything but what its index lists."""
@@ -117,27 +137,29 @@ def import_steps(path: Path, store: Store, progress: Progress = lambda what, don
         members = _checked_members(tar, index, path)
         store.prepare()
         total, done = sum(entry.size for entry in index.values()), 0
-        for id, names in _by_step(index).items():
-            _import_step(store, id, _Source(tar, {name: members.get(f"steps/{id}/{name}") for name in names}, names), result)
-            done += sum(entry.size for entry in names.values())
+        folders: dict[tuple[str, str], Files] = {}
+        for path_in_file, entry in index.items():
+            kind, id, name = path_in_file.split("/")
+            folders.setdefault((kind, id), {})[name] = members.get(path_in_file), entry
+        for (kind, id), files in sorted(folders.items(), key=lambda folder: folder[0][0] == "plans"):  # which come last
+            (_import_plan if kind == "plans" else _import_step)(store, id, partial(_copy, tar, files), result)
+            done += sum(entry.size for _, entry in files.values())
             progress("bytes", done, total)
-        for name in (name for name in index if name.startswith("plans/")):
-            _import_plan(store, name, _Source(tar, {"plan.json": members.get(name)}, {"plan.json": index[name]}), result)
     return result
 
 
-def _import_plan(store: Store, name: str, source: _Source, result: Imported) -> None:
+def _import_plan(store: Store, id: str, copy: Callable[[Path], None], result: Imported) -> None:
     """What is there stays: a plan's id says what it is."""
-    folder = store.path / Path(name).parent
+    folder = store.path / "plans" / id
     if (folder / "plan.json").exists():
         return
     try:
         with told(folder), tempfile.TemporaryDirectory(dir=store.path / "working") as building:
-            source.write(Path(building))
+            copy(Path(building))
             folder.mkdir(parents=True, exist_ok=True)
             os.replace(Path(building, "plan.json"), folder / "plan.json")
     except _Refused as refusal:
-        result.damaged[name] = str(refusal)
+        result.damaged[f"plans/{id}/plan.json"] = str(refusal)
 
 
 def _members(step: StoredStep, states: bool) -> dict[str, Entry]:
@@ -186,13 +208,59 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         file = path.open("rb")
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
-    with file:
+    with file, _plain(file, path) as plain:
         try:
-            tar = tarfile.open(fileobj=_Bounded(file), mode="r:")  # type: ignore[call-overload]  # noqa: SIM115
+            tar = tarfile.open(fileobj=_Bounded(plain), mode="r:")  # type: ignore[call-overload]  # noqa: SIM115
         except (tarfile.TarError, ValueError, RecursionError) as error:  # of names before names before names
             raise StoreError(f"{path} is no file of `forgetscope store export`: {error}.") from None
         with tar:
             yield tar
+
+
+def _compressing(file: BinaryIO) -> lzma.LZMAFile:
+    return lzma.LZMAFile(file, "wb", preset=9 | lzma.PRESET_EXTREME)
+
+
+@contextmanager
+def _plain(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    """The file itself, or what is compressed in it."""
+    compressed = file.read(len(XZ)) == XZ
+    file.seek(0)
+    if not compressed:
+        yield file
+        return
+    with tempfile.TemporaryFile() as plain:
+        with told(Path(tempfile.gettempdir(), path.name)):
+            for chunk in _unpacked(file, path):
+                plain.write(chunk)
+            plain.seek(0)
+        yield cast(BinaryIO, plain)
+
+
+def _unpacked(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Piece by piece, no more than such a file can hold; whatever it is instead is told before much is written."""
+    decompressor, size = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY), 0
+    limit = max(XZ_SMALL, XZ_RATIO * file.seek(0, os.SEEK_END))
+    file.seek(0)
+    while not decompressor.eof:
+        given = file.read(CHUNK) if decompressor.needs_input else b""
+        try:
+            chunk = decompressor.decompress(given, CHUNK)
+        except lzma.LZMAError as error:
+            raise _not_unpacked(path, str(error).lower()) from None
+        if not given and not chunk:
+            raise _not_unpacked(path, "it ends too early")
+        if size == 0 and chunk and not chunk.startswith(INDEX.encode()):
+            raise StoreError(f"{path} is no file of `forgetscope store export`: it does not begin with {INDEX}.")
+        if (size := size + len(chunk)) > limit:
+            raise _not_unpacked(path, f"it holds more than {limit:,} bytes")
+        yield chunk
+    if decompressor.unused_data or file.read(1):
+        raise _not_unpacked(path, "something follows after its end")
+
+
+def _not_unpacked(path: Path, reason: str) -> DamagedExport:
+    return DamagedExport(f"{path} cannot be unpacked: {reason}. Nothing was imported. Get it, or export it, again.")
 
 
 class _Bounded:
@@ -253,57 +321,37 @@ def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
         return None  # cut off; what is missing is found by the index
 
 
-def _by_step(index: Mapping[str, Entry]) -> dict[str, dict[str, Entry]]:
-    steps: dict[str, dict[str, Entry]] = {}
-    for member, entry in index.items():
-        kind, id, name = member.split("/")
-        if kind == "steps":
-            steps.setdefault(id, {})[name] = entry
-    return steps
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The files of one step in an open archive."""
-
-    tar: tarfile.TarFile
-    members: Mapping[str, tarfile.TarInfo | None]
-    entries: Mapping[str, Entry]
-
-    def write(self, folder: Path) -> None:
-        """Copy every file, durably; raises _Refused at the first that is missing or altered."""
-        for name, member in self.members.items():
-            if member is None:
-                raise _Refused(f"{name} is missing: the file ends before it, or is damaged there")
-            digest, size = hashlib.sha256(), 0
+def _copy(tar: tarfile.TarFile, files: Files, folder: Path) -> None:
+    """Every file, durably; raises _Refused at the first that is missing or altered."""
+    for name, (member, entry) in files.items():
+        if member is None:
+            raise _Refused(f"{name} is missing: the file ends before it, or is damaged there")
+        digest, size = hashlib.sha256(), 0
+        try:
             with told(folder / name), (folder / name).open("xb") as file:
-                for chunk in self._read(name, member):
+                for chunk in _chunks(tar, member):
                     digest.update(chunk)
                     size += len(chunk)
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            if Entry(digest.hexdigest(), size) != self.entries[name]:
-                raise _Refused(f"{name}: {size} bytes that do not match the checksum")
-
-    def _read(self, name: str, member: tarfile.TarInfo) -> Iterator[bytes]:
-        try:
-            yield from _chunks(self.tar, member)
-        except (tarfile.TarError, OSError) as error:
+        except tarfile.TarError as error:
             raise _Refused(f"{name} cannot be read: {error}") from None
+        if Entry(digest.hexdigest(), size) != entry:
+            raise _Refused(f"{name}: {size} bytes that do not match the checksum")
 
 
 class _Refused(Exception):
     """Why a step is not imported."""
 
 
-def _import_step(store: Store, id: str, source: _Source, result: Imported) -> None:
+def _import_step(store: Store, id: str, copy: Callable[[Path], None], result: Imported) -> None:
     if id in store and store.damage(id) is None:
         result.present.append(id)
         return
 
     def write(folder: Path) -> None:
-        source.write(folder)
+        copy(folder)
         _refuse_unless_whole(StoredStep(folder, id), store)
         if store.damage(id):  # asked again: another process may have brought in a whole one since; ours is whole
             result.quarantined.append(store.quarantine(store.step(id).folder))
@@ -320,17 +368,22 @@ def _import_step(store: Store, id: str, source: _Source, result: Imported) -> No
 def _refuse_unless_whole(step: StoredStep, store: Store) -> None:
     for damage in file_damage(step):
         raise _Refused(f"{damage.path.name}: {damage.reason}")
-    problem = record_problem(step) or lineage_problem(step, store)
+    problem = record_problem(step)[0] or lineage_problem(step, store)
     if problem:
         raise _Refused(f"step.json: {problem}")
+    for damage in contents_damage(step):
+        raise _Refused(f"{damage.path.name}: {damage.reason}")
     if step.parent is not None and step.parent not in store:
         raise _Refused(f"its parent {step.parent[:8]} is neither in the store nor whole in this file")
 
 
 def _chunks(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    file = tar.extractfile(member)
-    if file is None:
-        raise tarfile.ReadError("no plain file")
-    with file:
-        while chunk := file.read(CHUNK):
-            yield chunk
+    try:
+        file = tar.extractfile(member)
+        if file is None:
+            raise tarfile.ReadError("no plain file")
+        with file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+    except OSError as error:
+        raise tarfile.ReadError(str(error)) from None

@@ -4,8 +4,6 @@ A step's results are never touched. A freed state leaves a marker, so that it is
 it, and that one recomputes it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import uuid

@@ -1,7 +1,5 @@
 """What a store holds, and how much space each kind of file takes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,19 +41,14 @@ def take_inventory(store: Store, left_out: TellLeftOut | None = None) -> Invento
             states += path.name == STATE
     parents = {step.parent for step in steps}
     found = freeable(store, every_state=True)
+    working, quarantine = (sorted((store.path / name).glob("*/")) for name in ("working", "quarantine"))
     return Inventory(
         steps=len(steps),
         experiments=sum(step.id not in parents for step in steps),
         bytes=sizes,
         states=states,
-        working=[
-            Folder(path, size_of(path), is_locked(store.lock_file(path.name))) for path in _folders(store.path / "working")
-        ],
-        quarantine=[Folder(path, size_of(path)) for path in _folders(store.path / "quarantine")],
+        working=[Folder(path, size_of(path), is_locked(store.lock_file(path.name))) for path in working],
+        quarantine=[Folder(path, size_of(path)) for path in quarantine],
         freeable=sum(item.bytes for item in found if item.kind != "state" or item.id not in parents),
         freeable_with_all=sum(item.bytes for item in found),
     )
-
-
-def _folders(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []

@@ -3,8 +3,6 @@
 The database is in memory and sees verified tables only: a query can neither read nor write a file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -52,7 +50,7 @@ _CLOSED = {
 
 
 def query(store: Store, text: str, left_out: TellLeftOut | None = None) -> pa.Table:
-    """The answer to one SQL query over the views `steps`, `classes`, `probes`, `pairs`, `rehearsal`, `confusion` and `extra`.
+    """The answer to one SQL query over the view `steps` and one of each table that a step can have.
 
     Only the tables that the query names are read. left_out: is told of damaged steps; without it, the first is an error.
     Raises SpecError for a query that DuckDB does not accept."""
@@ -62,7 +60,10 @@ def query(store: Store, text: str, left_out: TellLeftOut | None = None) -> pa.Ta
                 raise SpecError(f"One SQL query is needed, for example {EXAMPLE!r}; this was {text!r}.")
             named = _named_tables(database, text)
             if "steps" in named:
-                database.register("steps", _steps_view(store, left_out))
+                facts = [
+                    {name: _held(of(step), type) for name, (type, of) in _FACTS.items()} for step in store.readable(left_out)
+                ]
+                database.register("steps", pa.Table.from_pylist(facts, STEPS))
             for name in ALL_TABLES:
                 if name in named:
                     database.register(name, _table_view(store, name, left_out))
@@ -120,18 +121,11 @@ def _table_view(store: Store, name: TableName, left_out: TellLeftOut | None) -> 
     for step in store.readable(left_out):
         with leaving_out(left_out):
             if step.has(name):
-                parts.append(_marked(step, step.table(name)))
+                table = step.table(name)
+                for (column, type), value in zip(_IN_FRONT[::-1], (step.spec.step, step.id), strict=True):
+                    table = table.add_column(0, column, pa.array([value] * len(table), type))
+                parts.append(table)
     return pa.concat_tables(parts, promote_options="permissive")
-
-
-def _marked(step: StoredStep, table: pa.Table) -> pa.Table:
-    table = table.add_column(0, "step", pa.array([step.spec.step] * len(table), pa.int64()))
-    return table.add_column(0, "step_id", pa.array([step.id] * len(table), pa.string()))
-
-
-def _steps_view(store: Store, left_out: TellLeftOut | None) -> pa.Table:
-    steps = store.readable(left_out)
-    return pa.Table.from_pylist([{name: _held(of(step), type) for name, (type, of) in _FACTS.items()} for step in steps], STEPS)
 
 
 def _held(value: object, type: pa.DataType) -> object:

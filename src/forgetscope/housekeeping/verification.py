@@ -1,17 +1,14 @@
 """Is everything in a store as it was written? Looking reads all of it and changes nothing."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from forgetscope.data.limits import SNAPSHOT_BYTES
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
+from forgetscope.outputs import Progress, unheard
 from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
-
-Progress = Callable[[str, int, int], None]  # what is counted, how much is done, how much there is
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Verification:
     damage: list[Damage]
 
 
-def verify_store(store: Store, progress: Progress = lambda what, done, total: None) -> Verification:
+def verify_store(store: Store, progress: Progress = unheard) -> Verification:
     """Check every file of every step, every parent, every id and every snapshot."""
     steps, snapshots = store.steps(), sorted((store.path / "working").glob("*/snapshot-[01]"))
     sizes = {path: size_of(path) for path in (*(step.folder for step in steps), *snapshots)}
@@ -60,7 +57,7 @@ def expel_damaged(store: Store, verified: Verification) -> tuple[list[str], list
     moved = [text for text in told.values() if text]
     foreign = {damage.move.name for damage in verified.damage if damage.move and damage.foreign and told[damage.move]}
     for step in _descendants(store, foreign):
-        with store.lock(step.id, lambda text: None):
+        with store.lock(step.id, unheard):
             moved.append(f"Step {step.id[:8]} builds on such a step. Moved to {store.quarantine(step.folder)}")
     left = [damage for damage in verified.damage if damage.move is None or told[damage.move] is None]
     return moved, [damage for damage in left if damage.path.parent.exists()]
@@ -75,7 +72,7 @@ def _moved(store: Store, path: Path) -> str | None:
             return f"{path} is damaged. Moved to {store.quarantine(path)}" if found else None
     if not (store.path / kind / id).is_dir() or path.name != id:
         return f"{path} is no file of a step. Moved to {store.quarantine(path)}"
-    with store.lock(id, lambda text: None):
+    with store.lock(id, unheard):
         found = [damage for damage in step_damage(store.step(id), store) if damage.move == path]
         told = f"Step {id[:8]} is damaged: {found[0].path}: {found[0].reason}" if found else ""
         return f"{told}. Moved to {store.quarantine(path)}" if found else None
@@ -85,7 +82,7 @@ def _descendants(store: Store, ids: set[str]) -> list[StoredStep]:
     """Whatever builds on these, as far as records can be read."""
     children: dict[str | None, list[StoredStep]] = {}
     for step in store.steps() if ids else ():
-        if not list(file_damage(step)) and record_problem(step) is None:
+        if not list(file_damage(step)) and record_problem(step)[0] is None:
             children.setdefault(step.parent, []).append(step)
     found, new = [], [step for id in ids for step in children.get(id, [])]
     while new:
@@ -99,13 +96,25 @@ def step_damage(step: StoredStep, store: Store) -> list[Damage]:
     damage, record = list(file_damage(step)), step.folder / "step.json"
     if {found.path.name for found in damage} & {"manifest.json", record.name}:
         return damage  # a record that cannot be read says nothing about parent and id
-    problem, newer = _record_problem(step)
+    problem, newer = record_problem(step)
     problem = problem or lineage_problem(step, store)
     if problem:
         return [*damage, Damage(record, problem, None if newer else step.folder, foreign=True)]
+    damage = damage or list(contents_damage(step))
     if step.parent is not None and step.parent not in store:
         return [*damage, Damage(record, f"its parent {step.parent[:8]} is not in the store")]
     return damage
+
+
+def contents_damage(step: StoredStep) -> Iterator[Damage]:
+    """Tables that are whole, as is the record, and contradict others of the step; and one that is lost."""
+    if not step.has("predictions") and step.simulated is None and step.info["schema"] >= 2:
+        yield Damage(step.folder / "predictions.parquet", "not there, and every step of its version has it", step.folder)
+    for read in (step.predictions, step.keepsakes):
+        try:
+            read()
+        except DamagedStep as error:
+            yield Damage(step.folder / error.file, error.reason, step.folder)
 
 
 def lineage_problem(step: StoredStep, store: Store) -> str | None:
@@ -114,7 +123,7 @@ def lineage_problem(step: StoredStep, store: Store) -> str | None:
     if step.parent is None:
         return None if named == step.spec.network else f"its network is {named}, and its specification says {step.spec.network}"
     parent = store.step(step.parent)
-    if step.parent not in store or record_problem(parent):
+    if step.parent not in store or record_problem(parent)[0]:
         return None  # nothing to compare with
     if parent.number + 1 != step.number:
         return f"step {step.number} that builds on a step {parent.number}"
@@ -142,13 +151,9 @@ def file_damage(step: StoredStep) -> Iterator[Damage]:
             yield Damage(path, "not in the manifest", path)
 
 
-def record_problem(step: StoredStep) -> str | None:
-    """What is wrong with a record whose files are whole: it must be the one that its id promises."""
-    return _record_problem(step)[0]
-
-
-def _record_problem(step: StoredStep) -> tuple[str | None, bool]:
-    """The same, and whether it is a newer schema, which is not ours to judge."""
+def record_problem(step: StoredStep) -> tuple[str | None, bool]:
+    """What is wrong with a record whose files are whole, which must be the one that its id promises; and whether it is a newer
+    schema, which is not ours to judge."""
     try:
         _ = step.info
     except DamagedStep as error:
@@ -169,5 +174,4 @@ def _snapshot_damage(path: Path) -> Iterator[Damage]:
         yield Damage(path, error.strerror or str(error), path)
         return
     if not whole:
-        reason = f"{size} bytes that do not match the checksum; a run goes on from the other snapshot"
-        yield Damage(path, reason, path)
+        yield Damage(path, f"{size} bytes that do not match the checksum; a run goes on from the other snapshot", path)

@@ -1,7 +1,5 @@
 """How many images of each past class are kept. A quota depends on class sizes and budget only: equal sizes, equal quotas."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 
@@ -10,13 +8,14 @@ from forgetscope.errors import SpecError
 from forgetscope.spec import RehearsalSpec
 
 
-def quotas(spec: RehearsalSpec, class_sizes: Mapping[int, int]) -> dict[int, int]:
-    """Per past class, in the order of head nodes, as `class_sizes` has them."""
+def quotas(spec: RehearsalSpec, class_sizes: Mapping[int, int], whole: Mapping[int, int] | None = None) -> dict[int, int]:
+    """Per past class, in the order of head nodes, as `class_sizes` has them. whole: with what is set aside for validation."""
     if spec.memory is not None:
         return _divided(spec.memory, class_sizes)
     if spec.retention is None:
         raise SpecError("A step with rehearsal needs retention or memory.")
-    return {label: retained(size, spec.retention) for label, size in class_sizes.items()}
+    of = class_sizes if spec.retained_of is None or whole is None else whole
+    return {label: min(size, retained(of[label], spec.retention)) for label, size in class_sizes.items()}
 
 
 def retained(images: int, retention: float) -> int:

@@ -1,7 +1,5 @@
 """One class's training images as the parent's network sees them: what a rehearsal policy chooses from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from forgetscope.data.augmentation import augment, draw
-from forgetscope.data.inputs import as_pixels
+from forgetscope.data.preprocessing import as_pixels, augment, draw
 from forgetscope.measuring.gradients import loss_residual
 from forgetscope.randomness import Streams
 from forgetscope.spec import AugmentationSpec

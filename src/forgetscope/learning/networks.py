@@ -3,8 +3,6 @@
 A network is anything with `features(images) -> [n, d]` and `head`, an `nn.Linear`; all coefficients are measured there.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import pairwise
@@ -18,6 +16,7 @@ from torch.nn import functional as F
 from forgetscope.characters import counted
 from forgetscope.errors import SpecError
 from forgetscope.learning.plugins import blaming_own_code, call_named, load_named
+from forgetscope.measuring.heads import is_linear_layer
 
 
 class Network(nn.Module):
@@ -65,10 +64,13 @@ class SmoothNetwork(Network):
 
 
 @blaming_own_code()
-def build_network(name: str, classes: int, rng: np.random.Generator | None, source: str | None = None) -> nn.Module:
+def build_network(
+    name: str, classes: int, rng: np.random.Generator | None, source: str | None = None, *, fan_out: bool = False
+) -> nn.Module:
     """A network in channels-last layout; `rng` draws its first weights, None leaves them for a saved state to fill.
 
-    A user's own, `package.module:factory`, is called with the number of classes; source: its SHA-256."""
+    A user's own, `package.module:factory`, is called with the number of classes; source: its SHA-256. fan_out: convolutions
+    are scaled by their outputs instead of their inputs."""
     with torch.random.fork_rng(devices=[]):  # constructors draw from the global generator; ours must not move it
         if ":" in name:
             torch.manual_seed(0 if rng is None else int(rng.integers(2**62)))
@@ -76,7 +78,7 @@ def build_network(name: str, classes: int, rng: np.random.Generator | None, sour
         else:
             network = Network(*_backbone(name), classes)
             if rng is not None:
-                _initialise(network, rng)
+                _initialise(network, rng, fan_out)
     check_network(name, network, classes)
     return network.to(memory_format=torch.channels_last)  # type: ignore[no-any-return]
 
@@ -123,6 +125,11 @@ def check_features(name: str, network: nn.Module, images: Tensor) -> None:
                 f"network {name}: its output is not head(features(images)). "
                 "The coefficients would not be those of its training."
             )
+        if not is_linear_layer(head, features):
+            raise SpecError(
+                f"network {name}: its head, {type(head).__name__}, does not give features @ weight.T + bias, or its weights "
+                "are computed from others. The coefficients would not be those of its training. Use a torch.nn.Linear."
+            )
 
 
 def grow_head(network: nn.Module, new_classes: int, rng: np.random.Generator) -> None:
@@ -155,12 +162,12 @@ def _backbone(name: str) -> tuple[nn.Module, int]:
     return _ResNet((16, 32, 64), each=(depth - 2) // 6, projecting=False), 64
 
 
-def _initialise(network: Network, rng: np.random.Generator) -> None:
+def _initialise(network: Network, rng: np.random.Generator, fan_out: bool = False) -> None:
     """He initialisation of the convolutions, drawn in a fixed order; BatchNorm starts as the identity."""
     for module in network.backbone.modules():
         if isinstance(module, nn.Conv2d):
-            fan_in = module.weight[0].numel()
-            draws = rng.standard_normal(tuple(module.weight.shape)) * math.sqrt(2 / fan_in)
+            fan = module.weight[:, 0].numel() if fan_out else module.weight[0].numel()
+            draws = rng.standard_normal(tuple(module.weight.shape)) * math.sqrt(2 / fan)
             with torch.no_grad():
                 module.weight.copy_(torch.from_numpy(draws))
         elif isinstance(module, nn.Linear):

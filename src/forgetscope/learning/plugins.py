@@ -3,8 +3,6 @@
 Looking reads its file and imports nothing. Running executes the very bytes whose SHA-256 a step's specification holds, or
 nothing at all."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util
@@ -18,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from forgetscope.errors import ForgetscopeError, OwnCodeFailed, SpecError
+from forgetscope.errors import OWN_CODE, ForgetscopeError, OwnCodeFailed, SpecError
 
 Named = Callable[..., Any]
 _loaded: dict[tuple[str, str, str], ModuleType] = {}  # by folder, module and digest: what was loaded stays what was hashed
@@ -54,7 +52,7 @@ def call_named(name: str, function: Named, *arguments: object) -> Any:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise
         kinds = ", ".join(type(argument).__name__ for argument in arguments)
-        raise OwnCodeFailed(f"{name} cannot be called with ({kinds}): {_told(error)}. It is your own code.") from error
+        raise OwnCodeFailed(f"{name} cannot be called with ({kinds}): {_told(error)}. {OWN_CODE}") from error
 
 
 def load_all(sources: Mapping[str, str]) -> None:
@@ -74,7 +72,7 @@ def blaming_own_code() -> Iterator[None]:
         places = [f for f in traceback.extract_tb(error.__traceback__) if _loaded and _is_own(f.filename)]
         if not places:
             raise
-        raise OwnCodeFailed(f"{_place(places[-1])}: {_told(error)}. It is your own code; --traceback shows all.") from error
+        raise OwnCodeFailed(f"{_place(places[-1])}: {_told(error)}. {OWN_CODE}") from error
 
 
 def _source(name: str) -> tuple[Path, bytes]:

@@ -5,8 +5,6 @@ quota that shrinks later keeps the first. It treats every class alike and never 
 lower position, or where noted to the stream.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -3,8 +3,6 @@
 `train_step` gets the new data and the rehearsal set and nothing else, so no other past image can reach the weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from forgetscope.data.augmentation import augment, draw
-from forgetscope.data.inputs import Normalisation
+from forgetscope.data.preprocessing import Normalisation, augment, draw
 from forgetscope.learning.sampling import new_batches, rehearsal_batches
 from forgetscope.randomness import Streams
 from forgetscope.spec import TrainingSpec

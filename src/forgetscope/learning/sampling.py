@@ -6,8 +6,6 @@ classes with p_c = |R_c| / |R| for each class's count (the paper's k_t^m), then 
 `reshuffled-short` leaves that batch short, as the released scripts do, which breaks the mix of new and rehearsed images.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import islice

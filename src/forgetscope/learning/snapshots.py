@@ -3,8 +3,6 @@
 Two files take turns, each led by its own SHA-256: whatever instant a process dies at, one whole snapshot is left.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

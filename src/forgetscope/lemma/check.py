@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from forgetscope.data.images import DataSet, ImageSet
-from forgetscope.data.inputs import Normalisation
 from forgetscope.data.library import load_data
+from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import Diverged, SpecError
 from forgetscope.experiment.preparation import Inherited, assemble, training_set
 from forgetscope.experiment.settings import choose_settings
@@ -29,21 +29,15 @@ from forgetscope.learning.plugins import load_all, source_digests
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.lemma.smoothness import certified_smoothness, largest_curvature
 from forgetscope.lemma.terms import Changes, Gradients, Images, exact_gradients, lemma_terms, one_step_changes
+from forgetscope.outputs import Note, Progress, unheard
 from forgetscope.randomness import Streams
 from forgetscope.scenario import sequence_of
 from forgetscope.spec import RunSpec, StepSpec, step_specs
 
 DEFAULTS = {"image_size": 16, "retention": 0.2, "epochs": 100, "learning_rate": 0.5}
 PLAIN = {  # what the lemma is about; with anything else the update would be another one
-    "steps": 2,
-    "sampling": "iid",
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "crop": 0,
-    "flip": False,
-    "brightness": 0.0,
-    "validation": 0.0,
-    "precision": "float32",
+    **{"steps": 2, "sampling": "iid", "crop": 0, "flip": False, "precision": "float32"},
+    **dict.fromkeys(("momentum", "weight_decay", "brightness", "validation"), 0.0),
 }
 ALONG = (0.0, 0.5, 1.0)  # of the expected update: where the curvature is estimated
 
@@ -73,11 +67,7 @@ class LemmaCheck:
 
 
 def check_lemma(
-    check: LemmaCheck,
-    *,
-    threads: int | None = None,
-    note: Callable[[str], None] = lambda text: None,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    check: LemmaCheck, *, threads: int | None = None, note: Note = unheard, progress: Progress = unheard
 ) -> pd.DataFrame:
     """One row per iterate and past class. `docs/lemma.md` describes the columns."""
     with choose_settings("cpu", threads).applied():
@@ -100,7 +90,8 @@ class _SecondStep:
         sources = source_digests((run.policy,))
         first, second = step_specs(run, sequence_of(run, len(data.classes)), data.augmentation, sources)
         load_all(sources)
-        normalise, streams = Normalisation.of(data, channels_last=False), Streams(run.seed, 1)
+        normalise = Normalisation.of(data, channels_last=False, by=first.training.normalisation)
+        streams = Streams(run.seed, 1)
         images_of = {label: np.flatnonzero(data.train.labels == label) for label in (*first.classes, *second.classes)}
         past = {label: images_of[label] for label in first.classes}
         network = SmoothNetwork(data.shape, check.hidden, len(past), streams("network"))

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from forgetscope.analysis.paper.tables import records
+from forgetscope.analysis.rows import records
 from forgetscope.characters import counted
-from forgetscope.lemma.summary import SMOOTHNESS, LemmaSummary, Verdicts, second_order
+from forgetscope.lemma.summary import SMOOTHNESS, LemmaSummary, second_order
 from forgetscope.outputs import writing_folder
 from forgetscope.report.datafiles import inert
 from forgetscope.report.document import study_document
@@ -54,26 +54,21 @@ def lemma_reading(summary: LemmaSummary) -> list[str]:
     for kind, words in SMOOTHNESS.items():
         verdict = summary.verdicts[kind]
         unsure = f", {verdict.undecided} undecided" if verdict.undecided else ""
+        loose = "What it bounds beyond first order is too small to be measured with so few draws."
+        if verdict.looseness is not None:
+            least, median, most = (f"{times:.3g}" for times in verdict.looseness)
+            loose = f"Its curvature term is {median} times what was measured (median; {least} to {most})."
         lines.append(
             f"L {words}: the bound held {counted(verdict.held, 'time')} and failed {counted(verdict.failed, 'time')}{unsure}. "
-            f"{_looseness(verdict)} It promised {verdict.decreases_promised} of {counted(summary.decreases, 'decrease')}."
+            f"{loose} It promised {verdict.decreases_promised} of {counted(summary.decreases, 'decrease')}."
         )
-    tried = pairs * summary.draws
-    lines.append(
-        f"Draw by draw, with L certified for the draws made, the inequality failed in {summary.draws_above:,} of {tried:,}."
-    )
-    lines.append(
+    failed = f"{summary.draws_above:,} of {pairs * summary.draws:,}"
+    return [
+        *lines,
+        f"Draw by draw, with L certified for the draws made, the inequality failed in {failed}.",
         f"First-order terms against the draws' mean: off by {summary.deviation:.2f} standard errors (root mean square; "
-        f"1 is chance), at most by {summary.largest_deviation:.1f}."
-    )
-    return lines
-
-
-def _looseness(verdict: Verdicts) -> str:
-    if verdict.looseness is None:
-        return "What it bounds beyond first order is too small to be measured with so few draws."
-    least, median, most = verdict.looseness
-    return f"Its curvature term is {median:.3g} times what was measured (median; {least:.3g} to {most:.3g})."
+        f"1 is chance), at most by {summary.largest_deviation:.1f}.",
+    ]
 
 
 def lemma_document(frame: pd.DataFrame, summary: LemmaSummary, options: dict[str, Any]) -> dict[str, Any]:
@@ -103,8 +98,8 @@ def _draw_bounds(axes: Axes, frame: pd.DataFrame) -> None:
     _plain_numbers(axes)
     axes.axhline(0, color=GREY, linewidth=0.5)
     axes.axvline(0, color=GREY, linewidth=0.5)
-    axes.set(xlabel="measured expected change of a past class's loss", ylabel="the lemma's bound")
-    axes.set_title("Bound against measurement")
+    labels = {"xlabel": "measured expected change of a past class's loss", "ylabel": "the lemma's bound"}
+    axes.set(**labels, title="Bound against measurement")
 
 
 def _draw_curvature(axes: Axes, frame: pd.DataFrame) -> None:
@@ -115,8 +110,8 @@ def _draw_curvature(axes: Axes, frame: pd.DataFrame) -> None:
         axes.set(xscale="log", yscale="log")
         _plain_numbers(axes)
         axes.legend(fontsize=SMALL)
-    axes.set(xlabel="measured change beyond first order", ylabel="the bound's curvature term")
-    axes.set_title("Where the slack is")
+    labels = {"xlabel": "measured change beyond first order", "ylabel": "the bound's curvature term"}
+    axes.set(**labels, title="Where the slack is")
 
 
 def _against(axes: Axes, measured: pd.Series[float], frame: pd.DataFrame, column: str) -> None:

@@ -11,8 +11,6 @@ o'^T S o' + r^T o'', where
     o' = V h + W (tanh'(z) * U x)    and    o'' = 2 V_W (tanh'(z) * U x) + W (tanh''(z) * (U x)^2).
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

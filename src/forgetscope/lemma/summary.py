@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,16 +20,11 @@ SMOOTHNESS = {
     "made": "certified for the draws made",
     "estimated": "estimated, not certified",
 }
-RANKINGS: dict[str, Callable[[pd.DataFrame], pd.Series[float]]] = {
-    "bound, certified L": lambda f: f["bound_every"],
-    "bound, estimated L": lambda f: f["bound_estimated"],
-    "first-order terms": lambda f: f["first_order"],
-    "I_c, all four": lambda f: _interference(f, "sic", "cic", "nic", "fourth"),
-    "SIC + CIC + NIC": lambda f: _interference(f, "sic", "cic", "nic"),
-    "SIC": lambda f: _interference(f, "sic"),
-    "CIC": lambda f: _interference(f, "cic"),
-    "NIC": lambda f: _interference(f, "nic"),
-    "fourth": lambda f: _interference(f, "fourth"),
+BOUNDS = {"bound, certified L": "bound_every", "bound, estimated L": "bound_estimated", "first-order terms": "first_order"}
+INTERFERENCE = {  # terms whose sum is taken as in the paper's I_c: without the factor lambda |f_c|
+    "I_c, all four": ["sic", "cic", "nic", "fourth"],
+    "SIC + CIC + NIC": ["sic", "cic", "nic"],
+    **{name: [name.lower()] for name in ("SIC", "CIC", "NIC", "fourth")},
 }
 
 
@@ -66,10 +61,9 @@ def summarise_lemma(frame: pd.DataFrame) -> LemmaSummary:
     epochs = tuple(frame["epoch"].unique().tolist())
     by_iterate = (len(epochs), -1)
     measured = frame["change"].to_numpy().reshape(by_iterate)
-    correlations = {
-        name: tuple(spearman(value(frame).to_numpy().reshape(by_iterate), measured).tolist())
-        for name, value in RANKINGS.items()
-    }
+    factor = frame["learning_rate"] * frame["gradient_norm"]
+    rankings = {name: frame[column] for name, column in BOUNDS.items()}
+    rankings |= {name: frame[terms].sum(axis=1) / factor for name, terms in INTERFERENCE.items()}
     return LemmaSummary(
         classes=measured.shape[1],
         epochs=epochs,
@@ -79,7 +73,9 @@ def summarise_lemma(frame: pd.DataFrame) -> LemmaSummary:
         decreases=int((frame["change"] < 0).sum()),
         deviation=float(np.sqrt((frame["first_order_deviation"] ** 2).mean())),
         largest_deviation=float(frame["first_order_deviation"].abs().max()),
-        correlations=correlations,
+        correlations={
+            name: tuple(spearman(values.to_numpy().reshape(by_iterate), measured).tolist()) for name, values in rankings.items()
+        },
     )
 
 
@@ -102,9 +98,3 @@ def _holds(frame: pd.DataFrame, kind: str) -> pd.Series[str]:
     slack, margin = frame[f"bound_{kind}"] - frame["change"], SURE * frame["change_error"]
     verdicts = np.select([slack >= margin, slack <= -margin], ["yes", "no"], "undecided")
     return pd.Series(verdicts, index=frame.index)
-
-
-def _interference(frame: pd.DataFrame, *names: str) -> pd.Series[float]:
-    """As in the paper's I_c: without the factor lambda |f_c|."""
-    total: pd.Series[float] = frame[list(names)].sum(axis=1)
-    return total / (frame["learning_rate"] * frame["gradient_norm"])

@@ -14,8 +14,6 @@ The first five add up to -lambda <f_c, E g> exactly, so all slack is in the last
 Everything is in units of the loss. Divided by lambda |f_c|, sic, cic, nic and fourth are the four parts of the paper's I_c.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

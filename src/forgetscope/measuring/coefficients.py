@@ -5,12 +5,16 @@ coefficient. Positive is destructive interference. A class whose own gradient va
 its terms are NaN, never zero. A gradient vanishes when its norm is not above its own rounding error.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,24 @@ class Coefficients:
     all_nic: Tensor
 
 
+def _by_name(function: Callable[P, T]) -> Callable[P, T]:
+    """Once its second argument was another: a call in that sense must not go through."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **named: P.kwargs) -> T:
+        if args or "rehearsal" in named:
+            raise TypeError(
+                "coefficients takes its arguments by name: full=, bias= (the gradients over the rehearsal images minus full), "
+                "new=, alpha=, shares=, and if wanted nodes= and rounding=."
+            )
+        return function(*args, **named)
+
+    return wrapper
+
+
+@_by_name
 def coefficients(
+    *,
     full: Tensor,
     bias: Tensor,
     new: Tensor,
@@ -51,7 +72,7 @@ def coefficients(
     >>> import torch
     >>> full = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [2.0, 0.0]]])
     >>> new = torch.tensor([[-3.0, 0.0], [0.0, 0.0]])
-    >>> found = coefficients(full, -0.5 * full, new, alpha=0.5, shares=torch.tensor([0.5, 0.5]))
+    >>> found = coefficients(full=full, bias=-0.5 * full, new=new, alpha=0.5, shares=torch.tensor([0.5, 0.5]))
     >>> found.sic.tolist(), found.cic.tolist(), found.nic.tolist()
     ([0.125, 0.25], [-0.0, -0.0], [1.5, -0.0])
     """
@@ -134,7 +155,11 @@ def released_nic(
 
 
 def _class_rows(full: Tensor, new: Tensor, nodes: Tensor | None) -> tuple[Tensor, Tensor]:
-    """f_c [P, d + 1] and the N sources' gradients [P, N, d + 1], both restricted to L_c."""
+    """f_c [P, d + 1] and the N sources' gradients [P, N, d + 1], both restricted to L_c.
+
+    nodes: of the classes, or marks [P, s] of the parameters that make up L_c; then only f_c is restricted: products are too."""
+    if nodes is not None and nodes.dtype == torch.bool:
+        return full.double().flatten(1) * nodes, new.double().flatten(1).expand(len(full), -1, -1)
     past = torch.arange(len(full), device=full.device)
     nodes = past if nodes is None else nodes.to(full.device)
     return full.double()[past, nodes], new.double()[:, nodes].transpose(0, 1)

@@ -1,18 +1,20 @@
 """The same features faster: on a copy of the network, each BatchNorm is folded into the convolution before it.
 
-In evaluation mode a BatchNorm is a fixed scale and shift, which the convolution's own weights can carry.
+In evaluation mode a BatchNorm is a fixed scale and shift, which the convolution's own weights can carry. The copy shares all
+tensors but these weights, and whatever arrays hang on the module, such as a replay memory.
 """
 
-from __future__ import annotations
-
-import copy
+import io
+import pickle
 from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 Features = Callable[[Tensor], Tensor]
+SHARED = (Tensor, type, FunctionType, BuiltinFunctionType, ModuleType, str, bytes, int, float, torch.Generator)
 
 
 def folded(features: Features) -> Features:
@@ -24,22 +26,78 @@ def folded(features: Features) -> Features:
     if not isinstance(owner, nn.Module):
         return features
     method = "forward" if isinstance(features, nn.Module) else features.__name__
+    twin = folded_module(owner, method)
+    if twin is None:
+        return features
+    run: Features = getattr(twin, method)
+    return lambda inputs: run(channels_last(inputs))
+
+
+def channels_last(inputs: Tensor) -> Tensor:
+    """Images, in the layout in which folded networks are fastest; what is no batch of images stays as it is."""
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.ndim == 4 else inputs
+
+
+def folded_module(owner: nn.Module, method: str = "forward") -> nn.Module | None:
+    """A copy whose method computes the same in evaluation mode, up to rounding; None where nothing can be folded."""
+    if not any(type(module) is nn.BatchNorm2d for module in owner.modules()):
+        return None
     try:
-        twin = copy.deepcopy(owner).eval()
+        twin = _copied(owner, lambda tensor: tensor)
         # Another copy is followed: a forward that keeps what it sees keeps stand-ins for tensors. Without values, because fx
         # leaves reference cycles behind, and weights in them would stay until the garbage collector comes.
-        graph = _follow(copy.deepcopy(twin).to("meta"), method)
+        graph = _follow(_copied(owner, _without_values), method)
     except Exception:  # anything: this runs a user's code on something that is no tensor
-        return features
+        return None
     pairs = list(_foldable(twin, graph))
-    if not pairs:
-        return features
     for convolution, norm in pairs:
         _fold(twin.get_submodule(convolution), twin.get_submodule(norm))
         twin.set_submodule(norm, nn.Identity())
-    twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    run: Features = getattr(twin, method)
-    return lambda inputs: run(inputs.contiguous(memory_format=torch.channels_last))
+    for module in twin.modules() if pairs else ():
+        if isinstance(module, nn.Conv2d) and "weight" in module._parameters:
+            module.weight = nn.Parameter(channels_last(module.weight.detach()), requires_grad=False)
+    return twin if pairs else None
+
+
+class _Structure(pickle.Pickler):
+    """Of an object and all that hangs on it; what holds data, and what never changes, is left out and shared."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.shared: dict[int, object] = {}
+
+    def persistent_id(self, value: object) -> int | None:
+        if not isinstance(value, SHARED) and not hasattr(type(value), "__array_interface__"):
+            return None
+        self.shared[id(value)] = value
+        return id(value)
+
+
+class _Copy(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: dict[int, object]) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_load(self, key: int) -> object:
+        return self._shared[key]
+
+
+def _copied(module: nn.Module, tensor: Callable[[Tensor], Tensor]) -> nn.Module:
+    """A deep copy in evaluation mode with this in place of each tensor; a tensor that occurs twice stays one."""
+    file = io.BytesIO()
+    structure = _Structure(file)
+    structure.dump(module)
+    file.seek(0)
+    shared = {key: tensor(value) if isinstance(value, Tensor) else value for key, value in structure.shared.items()}
+    copy: nn.Module = _Copy(file, shared).load()
+    for part in copy.modules():
+        part.training = False  # not eval(), which may be somebody's own and work on the weights
+    return copy
+
+
+def _without_values(tensor: Tensor) -> Tensor:
+    empty = tensor.detach().to("meta")
+    return nn.Parameter(empty, requires_grad=False) if isinstance(tensor, nn.Parameter) else empty
 
 
 def _follow(network: nn.Module, method: str) -> fx.Graph:

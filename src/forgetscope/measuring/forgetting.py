@@ -1,7 +1,5 @@
 """Forgetting of past classes, and how unevenly it is spread: FG, FG-R, FG-HG."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -1,20 +1,23 @@
 """One probe: a function of a network and the images to measure on, which leaves no trace in either.
 
-It works on any module with `features(images) -> [n, d]` and a linear `head`. Evaluation mode, no augmentation; weights,
-BatchNorm statistics, gradients, modes and random streams are as before.
+It works on any network (`heads`). Evaluation mode, no augmentation; weights, BatchNorm statistics, gradients, modes and random
+streams are as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from forgetscope.characters import counted
 from forgetscope.errors import InputError
-from forgetscope.measuring.all_layers import AllLayers, Batch, Parameters, interference_in_all_layers
+from forgetscope.measuring.all_layers import AllLayers, Parameters, interference_in_all_layers
 from forgetscope.measuring.coefficients import (
     Coefficients,
     coefficients,
@@ -23,13 +26,21 @@ from forgetscope.measuring.coefficients import (
     past_interference,
     released_nic,
 )
-from forgetscope.measuring.folding import Features, folded
-from forgetscope.measuring.gradients import GradientSums, rounding_error
+from forgetscope.measuring.folding import Features
+from forgetscope.measuring.gradients import GradientSums, Loss, checked_loss, rounding_error
+from forgetscope.measuring.heads import LastLayer, agree, feeding, find_last_layer, plain_last_layer, unwrapped
+from forgetscope.measuring.own_gradients import own_gradient_sums
+from forgetscope.measuring.probe_data import ProbeData as ProbeData
+from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
+from forgetscope.measuring.watching import kind_of, logits_of, undisturbed, watched
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CHUNK = 1000  # images whose features are kept at a time; a GPU is waited for once per chunk
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Measurement:
     """One probe. P past classes in the order of `ProbeData.past_nodes`, N new ones in that of `new_nodes`; on the CPU.
 
@@ -50,107 +61,109 @@ class Measurement:
     rounding: Tensor  # [P] bound for the error in the norm of f_c: where the norm is not above it, the terms are NaN
     new_logits: Tensor  # [P] mean logit of each past class over the new images; at the first probe this is LOG-SIM
     released_nic: Tensor  # [P] NIC's term with the entry that the released scripts read in second steps
+    nodes: tuple[int, ...] = ()  # of the past classes
+    head_nodes: int = 0  # how many the head has
+    names: Mapping[int, str] = field(default_factory=dict)  # of the past classes by node, where somebody named them
+    said: tuple[str, ...] = ()  # what was measured, and what could not be, in sentences
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per past class, named by its head node: its terms at this probe, norms and losses."""
+        return frame_of(self.nodes, self.names, {name: values.numpy() for name, values in self._columns()})
+
+    def _columns(self) -> list[tuple[str, Tensor]]:
+        return [(name, getattr(self.terms if name in COEFFICIENTS else self, name)) for name in QUANTITIES]
+
+    def __repr__(self) -> str:
+        return f"Measurement({' '.join(self.said)})"
+
+    def _repr_html_(self) -> str:
+        return html_of(self.said, self.to_frame())
 
 
-class ProbeData:
-    """What to measure on, as `forgetscope.Probe` describes it."""
-
-    def __init__(
-        self,
-        past_images: Tensor,
-        past_labels: Tensor,
-        rehearsed: Tensor,
-        new_images: Tensor,
-        new_labels: Tensor,
-        alpha: float = 0.5,
-        *,
-        prepare: Callable[[Tensor], Tensor] | None = None,
-        batch: int | None = None,
-    ) -> None:
-        if not 0 < alpha < 1:
-            raise InputError(f"alpha = {alpha} is not between 0 and 1: it is the share of rehearsal images in a batch.")
-        past_labels, new_labels = past_labels.cpu(), new_labels.cpu()
-        self.past_nodes = torch.unique(past_labels)
-        self.new_nodes = torch.unique(new_labels)
-        both = self.past_nodes[torch.isin(self.past_nodes, self.new_nodes)]
-        if len(both):
-            raise InputError(f"Classes {both.tolist()} are both past and new. Give each class's images to one of the two.")
-        mask = torch.zeros(len(past_labels), dtype=torch.bool)
-        mask[rehearsed.cpu()] = True
-        rehearsal_counts = (past_labels[mask][:, None] == self.past_nodes).sum(dim=0).double()
-        empty = self.past_nodes[rehearsal_counts == 0]
-        if len(empty):
-            raise InputError(
-                f"Past classes {empty.tolist()} have no rehearsal image. Mark at least one of each in `rehearsed`."
-            )
-        self.alpha = alpha
-        self.shares = rehearsal_counts / rehearsal_counts.sum()  # p_c
-        # Where each image counts: past classes without what is rehearsed, past classes' rehearsed images, new classes.
-        past = len(self.past_nodes)
-        past_groups = torch.searchsorted(self.past_nodes, past_labels) + past * mask
-        new_groups = torch.searchsorted(self.new_nodes, new_labels) + 2 * past
-        self.parts = ((past_images, past_labels, past_groups), (new_images, new_labels, new_groups))
-        self._prepare = prepare
-        self._batch = batch or _batch_for(past_images)
-
-    def check_nodes(self, head: nn.Linear) -> None:
-        nodes, highest = head.out_features, int(torch.cat([self.past_nodes, self.new_nodes]).max())
-        if highest >= nodes:
-            raise InputError(
-                f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
-            )
-
-    def batches_of(self, group: int) -> Iterator[Batch]:
-        """Of a past class: group c is what is not rehearsed of the c-th, P + c what is."""
-        images, labels, groups = self.parts[0]
-        positions = torch.nonzero(groups == group)[:, 0]
-        return self.batches(images[positions.to(images.device)], labels[positions])
-
-    def batches(self, images: Tensor, labels: Tensor) -> Iterator[Batch]:
-        return zip(self.inputs(images), torch.split(labels, self._batch), strict=True)
-
-    def inputs(self, images: Tensor) -> Iterator[Tensor]:
-        for batch in torch.split(images, self._batch):
-            yield batch if self._prepare is None else self._prepare(batch)
-
-
-@torch.no_grad()
 def measure(
-    network: nn.Module, data: ProbeData, *, features: Features | None = None, head: nn.Linear | None = None
+    network: nn.Module,
+    data: ProbeData,
+    *,
+    features: Features | None = None,
+    head: nn.Module | None = None,
+    trusted: bool = False,
 ) -> Measurement:
-    """The terms in the last layer, now. `features` and `head` name them where the module calls them otherwise."""
-    features, head = _find(network, features, head)
-    data.check_nodes(head)
-    with _evaluating(network):
-        return _combine(_gradient_sums(folded(features), head, data), data)
+    """The terms in the last layer, now. `features` and `head` name them where they cannot be found by looking.
+
+    trusted: the network has `features` and a linear `head`, and was checked when its training began."""
+    with undisturbed(network):
+        last = plain_last_layer(network) if trusted else _looked_at(network, data, features, head)
+        data.check_nodes(last.nodes, last.masked)
+        loss = checked_loss(data.loss, data.nodes, last.nodes, torch.device("cpu"))
+        sums = None if last.weight is None else _gradient_sums(last, data, loss)
+        if sums is None:
+            last = replace(last, weight=None, bias=None)
+            loss = checked_loss(data.loss, data.nodes, last.nodes, last.parameters[0].device)
+            sums = own_gradient_sums(last, data, loss)
+        if not trusted:
+            data.check_losses(sums.losses)
+        return replace(_combine(sums, data), head_nodes=last.nodes, said=_said(last, data, loss is not None))
 
 
-@torch.no_grad()
-def measure_all_layers(network: nn.Module, data: ProbeData, *, head: nn.Linear | None = None) -> AllLayers:
+def measure_all_layers(
+    network: nn.Module, data: ProbeData, *, head: nn.Module | None = None, trusted: bool = False
+) -> AllLayers:
     """The terms over all trainable parameters, now; costs a backward pass over every image."""
-    head = _find_head(network, head)
-    data.check_nodes(head)
     past, (new_images, new_labels, _) = len(data.past_nodes), data.parts[1]
-    with _evaluating(network):
-        return interference_in_all_layers(
-            network,
-            Parameters(network, head),
+    with undisturbed(network):
+        last = plain_last_layer(network) if trusted else _looked_at(network, data, None, head)
+        data.check_nodes(last.nodes, last.masked)
+        if last.frozen:
+            raise InputError(
+                f"{', '.join(last.frozen)} of the last layer {kind_of(last.head)} is frozen: in all layers everything counts "
+                "that is trained, and what belongs to a class is not known. Use measure(network)."
+            )
+        if last.weight is None:
+            raise InputError(
+                f"The last layer of {kind_of(unwrapped(network))} is {kind_of(last.head)}, which does not give "
+                "features @ weight.T + bias: in all layers it is not known which parameters belong to a class. "
+                "Use measure(network)."
+            )
+        found = interference_in_all_layers(
+            lambda inputs: logits_of(last.run(inputs), kind_of(last.run)),
+            Parameters(unwrapped(network), last.weight, last.bias),
             ((data.batches_of(c), data.batches_of(past + c)) for c in range(past)),
             data.batches(new_images, new_labels),
             data.alpha,
             data.shares,
             data.past_nodes.tolist(),
+            checked_loss(data.loss, data.nodes, last.nodes, last.weight.device),
         )
+        return replace(found, terms=_known(found.terms, data))
 
 
-def _gradient_sums(features: Features, head: nn.Linear, data: ProbeData) -> GradientSums:
-    sums = GradientSums(2 * len(data.past_nodes) + len(data.new_nodes), head.out_features, head.in_features)
-    for images, labels, groups in data.parts:
-        for start in range(0, len(labels), CHUNK):
-            chunk = slice(start, start + CHUNK)
-            outputs = torch.cat([features(inputs) for inputs in data.inputs(images[chunk])])
-            # The head is applied here, so that one pass gives features and logits; then on to the CPU, for float64.
-            sums.add(outputs.cpu(), head(outputs).cpu(), labels[chunk], groups[chunk])
+def _looked_at(network: nn.Module, data: ProbeData, features: Features | None, head: nn.Module | None) -> LastLayer:
+    few = data.few()
+    if not torch.allclose(few, data.few(), equal_nan=True):
+        raise InputError("prepare gives other inputs for the same images the second time. Leave out what is random in it.")
+    last = find_last_layer(network, few, features=features, head=head)
+    with torch.no_grad():
+        watched(last.run, data.few(1))  # of another size or type perhaps: then this says so
+    return last
+
+
+def _gradient_sums(last: LastLayer, data: ProbeData, loss: Loss | None) -> GradientSums | None:
+    """None where the network's own output is not that of a linear layer for all images."""
+    assert last.weight is not None
+    groups, biased = 2 * len(data.past_nodes) + len(data.new_nodes), last.bias is not None
+    sums = GradientSums(groups, *last.weight.shape, biased=biased, loss=loss)
+    with feeding(last, data.few()) as features:
+        for images, labels, groups_of in data.parts:
+            for start in range(0, len(labels), CHUNK):
+                chunk = slice(start, start + CHUNK)
+                found = [features(inputs) for inputs in data.inputs(images[chunk])]
+                outputs = torch.cat([fed for fed, _ in found]).to(last.weight.dtype)
+                # The head is applied here, so that one pass gives features and logits; then on to the CPU, for float64.
+                logits = F.linear(outputs, last.weight, last.bias)
+                own = [output for _, output in found if output is not None]
+                if own and not agree(torch.cat(own), logits, found[0][0]):
+                    return None
+                sums.add(outputs.cpu(), logits.cpu(), labels[chunk], groups_of[chunk])
     return sums
 
 
@@ -162,54 +175,63 @@ def _combine(sums: GradientSums, data: ProbeData) -> Measurement:
     new_images = new_counts.sum()
     mean_new = sums.gradients[new].sum(dim=0) / new_images
     full = sums.gradients[rest].add_(sums.gradients[kept]).div_(counts[:, None, None])  # f_c
-    bias = sums.gradients[kept].div_(kept_counts[:, None, None]).sub_(full)  # b_c
+    bias = sums.gradients[kept].div_(kept_counts.clamp(min=1)[:, None, None]).sub_(full)  # b_c, with a share of 0 if not kept
     by_class = sums.gradients[new].div_(new_counts[:, None, None])
-    rounding = rounding_error(sums.lengths[rest] + sums.lengths[kept])
+    rounding = rounding_error(sums.lengths[rest] + sums.lengths[kept], sums.eps)
+    nodes = data.past_nodes if sums.within is None else sums.within
     from_past = past_interference(full, bias, data.alpha, data.shares, rounding)
-    from_new = new_interference(full, by_class, new_counts / new_images, data.alpha, data.past_nodes, rounding)
+    from_new = new_interference(full, by_class, new_counts / new_images, data.alpha, nodes, rounding)
+    terms = coefficients(
+        full=full, bias=bias, new=mean_new, alpha=data.alpha, shares=data.shares, nodes=nodes, rounding=rounding
+    )
+    unknown = (data.kept == 0) | data.only_memory
+    from_past.masked_fill_(torch.diag(unknown) | data.only_memory, torch.nan)
     return Measurement(
-        terms=coefficients(full, bias, mean_new, data.alpha, data.shares, data.past_nodes, rounding),
+        terms=_known(terms, data),
         pairs=torch.cat([from_past, from_new], dim=1),
         gradient_norm=norms(full.flatten(1)),
-        bias_norm=norms(bias.flatten(1)),
+        bias_norm=norms(bias.flatten(1)).masked_fill(unknown, torch.nan),
         loss_full=(sums.losses[rest] + sums.losses[kept]) / counts,
         loss_rehearsal=sums.losses[kept] / kept_counts,
         rounding=rounding,
         new_logits=sums.logits[new].sum(dim=0)[data.past_nodes] / new_images,
-        released_nic=released_nic(full, mean_new, data.alpha, data.past_nodes, rounding),
+        released_nic=torch.full_like(rounding, torch.nan)
+        if sums.within is not None
+        else released_nic(full, mean_new, data.alpha, data.past_nodes, rounding),
+        nodes=tuple(data.past_nodes.tolist()),
+        names=data.names,
     )
 
 
-def _batch_for(images: Tensor) -> int:
-    """Small batches stay in a CPU's cache: 64 images of 32 x 32 pixels, in proportion for others; large ones fill a GPU."""
-    return min(max(64 * 3072 // images[0].numel(), 16), 500) if images.device.type == "cpu" else 500
+def _known(terms: Coefficients, data: ProbeData) -> Coefficients:
+    """What nobody can know is missing: SIC of a class without a stored image; SIC and CIC where past images are the memory."""
+    unknown, nobody = (data.kept == 0) | data.only_memory, torch.tensor(data.only_memory)
+    return replace(terms, sic=terms.sic.masked_fill(unknown, torch.nan), cic=terms.cic.masked_fill(nobody, torch.nan))
 
 
-def _find(network: nn.Module, features: Features | None, head: nn.Linear | None) -> tuple[Features, nn.Linear]:
-    features = features or getattr(network, "features", None)
-    if not callable(features):
-        kind = type(network).__name__
-        raise InputError(f"{kind} has no method features(images). Add one, or pass measure(network, features=...).")
-    return features, _find_head(network, head)
+def _said(last: LastLayer, data: ProbeData, other_loss: bool) -> tuple[str, ...]:
+    how = "in closed form" if last.weight is not None else "by autograd through its own forward"
+    loss = "your loss" if other_loss else "cross-entropy"
+    head = f"{kind_of(last.head)}, {counted(last.nodes, 'node')}{', without bias' if _unbiased(last) else ''}"
+    trained = any(parameter.requires_grad for parameter in last.parameters)
+    which = "Frozen, so not measured" if trained else "Measured as if it were trained, but frozen"
+    frozen = (f"{which}: {', '.join(last.frozen)}.",) if last.frozen else ()
+    return (f"{data.about} Measured: {loss} {how} in {head}.", *frozen, *data.unknown_said)
 
 
-def _find_head(network: nn.Module, head: nn.Linear | None) -> nn.Linear:
-    found = head or getattr(network, "head", None)
-    if not isinstance(found, nn.Linear):
-        raise InputError(
-            f"{type(network).__name__}.head is {type(found).__name__}, not a torch.nn.Linear. "
-            "Pass the last layer: measure(network, head=...)."
-        )
-    return found
+def _unbiased(last: LastLayer) -> bool:
+    return last.weight is not None and last.bias is None
 
 
-@contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode for the block; then each module's own mode again: some may have been frozen on purpose."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()  # a train-mode probe would move the BatchNorm statistics of the run that it observes
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
+def frame_of(nodes: tuple[int, ...], names: Mapping[int, str], columns: Mapping[str, object]) -> pd.DataFrame:
+    """A row per class, named by its head node; first its name, if it has one."""
+    import pandas as pd
+
+    named = {"class": [names[node] for node in nodes]} if names else {}
+    return pd.DataFrame({**named, **columns}, index=pd.Index(list(nodes), name="node"))
+
+
+def html_of(said: tuple[str, ...], frame: pd.DataFrame | None) -> str:
+    """For notebooks; names of classes come from anywhere, so everything is escaped."""
+    table = "" if frame is None else frame.to_html(float_format="{:.4g}".format)
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in said) + table

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from forgetscope.characters import counted
 from forgetscope.errors import InputError
 from forgetscope.measuring.all_layers import AllLayers
 from forgetscope.measuring.coefficients import Coefficients
-from forgetscope.measuring.measurement import Measurement
+from forgetscope.measuring.measurement import Measurement, frame_of, html_of
 from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Sums:
     """What the probes of P past classes add up to, with each probe's own terms; small, and empty at first.
 
@@ -44,6 +45,8 @@ class Sums:
     values: list[Tensor] = field(default_factory=list)  # of each probe [quantities, P]
     pairs: Tensor | None = None  # [P, P + N], summed
     log_sim: Tensor | None = None  # [P]: at the first probe
+    names: Mapping[int, str] = field(default_factory=dict)  # by node, where somebody named them; not part of a state
+    head_nodes: int = 0  # of the head at the first probe; 0 is unknown
 
     def __len__(self) -> int:
         """Of how many probes."""
@@ -55,7 +58,8 @@ class Sums:
         self._demand(other.nodes, other.values)
         log_sim = other.log_sim if self.log_sim is None else self.log_sim
         iterations, values = self.iterations + other.iterations, self.values + other.values
-        return Sums(self.nodes or other.nodes, iterations, values, _added(self.pairs, other.pairs), log_sim)
+        pairs, names = _added(self.pairs, other.pairs), self.names or other.names
+        return Sums(self.nodes or other.nodes, iterations, values, pairs, log_sim, names, self.head_nodes or other.head_nodes)
 
     def __radd__(self, other: object) -> Sums:
         return self + Sums() if isinstance(other, int) and other == 0 else NotImplemented  # what sum() begins with
@@ -87,13 +91,14 @@ class Sums:
 
     def reset(self) -> None:
         """Back to nothing measured."""
-        self.iterations, self.values, self.pairs, self.log_sim = [], [], None, None
+        self.iterations, self.values, self.pairs, self.log_sim, self.head_nodes = [], [], None, None, 0
 
     def state_dict(self) -> dict[str, Tensor]:
         found = {
             "nodes": None if self.nodes is None else torch.tensor(self.nodes),
             "pairs": self.pairs,
             "log_sim": self.log_sim,
+            "head_nodes": torch.tensor(self.head_nodes) if self.head_nodes else None,
         }
         if self.values:
             found |= {"iterations": torch.tensor(self.iterations), "values": torch.stack(self.values)}
@@ -103,7 +108,7 @@ class Sums:
         """Take over what `state_dict` gave, in place of what is here; anything else is refused, and nothing changes."""
         remedy, needed = "Load what Sums.state_dict() gave.", {"iterations", "values"}
         names = set(state) if isinstance(state, Mapping) else {type(state)}
-        if names - {"nodes"} and not needed <= names <= needed | {"nodes", "pairs", "log_sim"}:
+        if names - {"nodes"} and not needed <= names <= needed | {"nodes", "pairs", "log_sim", "head_nodes"}:
             raise InputError(f"{sorted(map(str, names))} are not the names of a state_dict of Sums. {remedy}")
         if not names and self.state_dict():  # that of empty sums without nodes is {}, as in our snapshots before a probe
             raise InputError(f"The state is {{}}, without sums. {remedy} To begin anew, call reset().")
@@ -113,6 +118,7 @@ class Sums:
         found = {name: tuple(tensor.shape) for name, tensor in parts.items()}
         probes, classes = found.get("values", ())[:1], found.get("values", found.get("nodes", ()))[-1:] or (0,)
         expected = {"nodes": classes, "iterations": probes, "values": (*probes, len(QUANTITIES), *classes), "log_sim": classes}
+        expected["head_nodes"] = ()
         expected["pairs"] = (*classes, *max(classes, found.get("pairs", ())[-1:]))  # as many new classes as there are
         if wrong := [name for name in sorted(found, reverse=True) if found[name] != expected[name]]:  # values first
             raise InputError(f"{wrong[0]} has the shape {found[wrong[0]]}, expected {expected[wrong[0]]}. {remedy}")
@@ -120,15 +126,21 @@ class Sums:
         self._demand(tuple(parts["nodes"].tolist()) if "nodes" in parts else None, values)
         self.iterations, self.values = (parts["iterations"].tolist() if values else []), values
         self.pairs, self.log_sim = parts.get("pairs"), parts.get("log_sim")
+        self.head_nodes = int(parts.get("head_nodes", 0))
 
     def to_frame(self) -> pd.DataFrame:
         """A row per past class, named by its head node: the sums of its terms, and LOG-SIM."""
-        import pandas as pd
-
         sums = dict(zip(COEFFICIENTS, self.totals.numpy(), strict=False))
         log_sim = {} if self.log_sim is None else {"log_sim": self.log_sim.numpy()}
         nodes = range(self.values[0].shape[1]) if self.nodes is None else self.nodes
-        return pd.DataFrame(sums | log_sim, index=pd.Index(list(nodes), name="node"))
+        return frame_of(tuple(nodes), self.names, sums | log_sim)
+
+    def __repr__(self) -> str:
+        classes = "" if self.nodes is None else f" of {counted(len(self.nodes), 'past class')}"
+        return f"Sums({counted(len(self), 'probe')}{classes})"
+
+    def _repr_html_(self) -> str:
+        return html_of((repr(self),), self.to_frame() if self.values else None)
 
     def _demand(self, nodes: tuple[int, ...] | None, values: list[Tensor]) -> None:
         """That these nodes and values are of the same classes as ours."""

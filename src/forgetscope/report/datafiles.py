@@ -1,7 +1,5 @@
 """An analysis as files to go on with: tidy CSV and Parquet, and LaTeX."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,33 +1,24 @@
 """Results as plain values for JSON. Missing numbers are null; nothing is rounded."""
 
-from __future__ import annotations
-
-import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from forgetscope.analysis.experiments import Experiment, Overview
-from forgetscope.analysis.paper.tables import records
 from forgetscope.analysis.questions.policies import PolicyComparison
 from forgetscope.analysis.results import Analysis
+from forgetscope.analysis.rows import records
 from forgetscope.report.exhibited import exhibited
 from forgetscope.report.words.reading import reading_lines
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
     """Everything about one experiment: its settings, a summary per step, and every class after every step."""
-    return _plain_dict(
-        {
-            **experiment_line(experiment),
-            "steps": [
-                {name: step.info.get(name) for name in ("id", "status", "divergence", "spec", "timings")}
-                for step in experiment.chain
-            ],
-            "summaries": experiment.summaries,
-            "classes": experiment.classes.to_dict("records"),
-        }
-    )
+    told = ("id", "status", "divergence", "spec", "timings")
+    steps = [{name: step.info.get(name) for name in told} for step in experiment.chain]
+    classes = experiment.classes.to_dict("records")
+    return study_document(**experiment_line(experiment), steps=steps, summaries=experiment.summaries, classes=classes)
 
 
 def store_document(
@@ -40,12 +31,13 @@ def store_document(
 
 def study_document(**parts: object) -> dict[str, Any]:
     """The results of a study by name, such as `plan="...", variants=[...]`; all fields of each."""
-    return _plain_dict(parts)
+    plain: dict[str, Any] = to_jsonable_python(parts, inf_nan_mode="null", fallback=lambda number: number.item())
+    return plain
 
 
 def analysis_document(analysis: Analysis) -> dict[str, Any]:
     """Everything but the figures."""
-    about = {"store": str(analysis.store), "coding": analysis.coding, "resamples": analysis.resamples}
+    about = {"store": str(analysis.store), **{name: getattr(analysis, name) for name in ("coding", "controls", "resamples")}}
     found: dict[str, dict[str, Any]] = {"tables": {}, "more": {}}
     for one in exhibited(analysis):
         if one.exhibit.part in found:
@@ -61,19 +53,3 @@ def experiment_line(experiment: Experiment) -> dict[str, Any]:
         "seed": experiment.chain[0].spec.seed,
         "simulated": experiment.simulated,
     }
-
-
-def _plain_dict(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: _plain(item) for key, item in value.items()}
-
-
-def _plain(value: Any) -> Any:
-    """JSON knows no NaN."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if isinstance(value, dict):
-        return _plain_dict(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,13 +1,12 @@
 """The exhibits of an analysis, each with its frame and what stands beside it: what every writer goes through."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd
 
-from forgetscope.analysis.exhibits import MORE, TABLES, Exhibit
-from forgetscope.analysis.paper.figures import figure_exhibits
+from forgetscope.analysis.exhibits.exhibit import Exhibit
+from forgetscope.analysis.exhibits.tables import MORE, TABLES
+from forgetscope.analysis.paper.points import figure_exhibits
 from forgetscope.analysis.paper.printed import beside_paper
 from forgetscope.analysis.results import Analysis
 

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 import safetensors.numpy
 
 from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
-from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_durably, write_soon
+from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_new
 from forgetscope.spec import StepSpec
 from forgetscope.store.stepfiles import STATE, TableName
 from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, Tensors
@@ -105,7 +105,7 @@ class Store:
         except OSError as error:
             reason = error.strerror or str(error)
             raise StoreError(f"Cannot write to the store {self.path}: {reason}. Choose another folder with --store.") from None
-        self.refuse_links(*(f"{name}/{entry}" for name in FOLDERS[1:3] for entry in _entries(self.path / name)))
+        self.refuse_links(*(f"{name}/{path.name}" for name in FOLDERS[1:3] for path in (self.path / name).glob("*")))
 
     def refuse_links(self, *names: str) -> None:
         """What a store that somebody else filled links to is not its own: it is neither packed nor written to."""
@@ -204,7 +204,7 @@ class Store:
 
         def write(folder: Path) -> None:
             for name, data in contents.items():
-                (write_durably if durable else write_soon)(folder / name, data)
+                write_new(folder / name, data, durable=durable)
 
         if not self.install(record.id, write, durable=durable) and self.step(record.id).state_freed:
             self._bring_back(self.step(record.id), contents[STATE], write)
@@ -220,7 +220,7 @@ class Store:
             self.install(step.id, write)
             return
         with told(step.folder / STATE), self._building(step.id) as folder:
-            write_durably(folder / STATE, state)
+            write_new(folder / STATE, state)
             os.replace(folder / STATE, step.folder / STATE)
             sync_folder(step.folder)
 
@@ -319,14 +319,35 @@ def _chain(steps: Mapping[str, StoredStep], tip: str) -> list[StoredStep]:
     return chain[::-1]
 
 
-def _entries(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
-
-
-def parquet_bytes(table: pa.Table) -> bytes:
+def parquet_bytes(table: pa.Table, name: TableName | None = None) -> bytes:
+    """A table's file; name: which of a step's tables it is."""
+    encodings = _ENCODINGS.get(name, {})
+    options = {"use_dictionary": [c for c in table.column_names if c not in encodings]} if encodings else {}
+    leaves = {
+        f"{c}.list.element" if pa.types.is_list(table.schema.field(c).type) else c: encodings[c]
+        for c in encodings
+        if c in table.column_names
+    }
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
+    with pq.ParquetWriter(buffer, table.schema, compression="zstd", column_encoding=leaves or None, **options) as writer:
+        for part in _row_groups(table) if name == "keepsakes" else [table]:
+            writer.write_table(part)
     return buffer.getvalue()
+
+
+def _row_groups(table: pa.Table) -> Iterator[pa.Table]:
+    """Rows of one step's features after the other: what is handed on has the same bytes in every file, and packs into one."""
+    steps = table["features_step"].to_pylist()
+    starts = [i for i, step in enumerate(steps) if i == 0 or step != steps[i - 1]]
+    for start, end in zip(starts, [*starts[1:], len(steps)], strict=True):
+        yield table.slice(start, end - start)
+
+
+# Of columns in which hardly a value occurs twice: a dictionary of them would double the file.
+_ENCODINGS: dict[TableName | None, dict[str, str]] = {
+    "predictions": {"image": "DELTA_BINARY_PACKED", "margin": "BYTE_STREAM_SPLIT"},
+    "keepsakes": dict.fromkeys(("mean", "variance", "covariance"), "BYTE_STREAM_SPLIT"),
+}
 
 
 def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
@@ -344,13 +365,11 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
         "history": [dict(epoch) for epoch in record.history],
         "committed": committed,
     }
-    if record.simulated is not None:
-        info["simulated"] = dict(record.simulated)
-    if record.start is not None:
-        info["start"] = dict(record.start)
+    beside = {"simulated": record.simulated, "start": record.start}
+    info |= {name: dict(facts) for name, facts in beside.items() if facts is not None}
     contents = {"step.json": _json(info)}
     for name in (*TABLES, *(name for name in ALL_TABLES if name in record.tables and name not in TABLES)):
-        contents[f"{name}.parquet"] = parquet_bytes(record.tables[name])
+        contents[f"{name}.parquet"] = parquet_bytes(record.tables[name], name)
     contents[STATE] = safetensors.numpy.save(record.state)
     return contents
 

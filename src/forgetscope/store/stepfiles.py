@@ -3,9 +3,8 @@
 A store may be a stranger's. So everything is bounded before it is read, and nothing is believed that can be computed.
 """
 
-from __future__ import annotations
-
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -14,13 +13,14 @@ from pydantic import Field, ValidationError
 from forgetscope.foreign import Count, Id, StrictRecord, Text, first_problem, strict_json
 from forgetscope.spec import StepSpec, canonical_id, step_id
 
-TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra"]
+TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra", "predictions", "keepsakes"]
 STATE = "state.safetensors"
 FREED = "state.freed"  # the SHA-256 of a state that was freed; written before the state goes
 
 TABLE_BYTES = 256 * 2**20  # of a table's file
 RECORD_BYTES = 16 * 2**20
 PLAN_BYTES = 64 * 2**20  # of a plan.json
+PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")  # and the name of its folder
 STEPS = 100_000  # the highest number of a step
 _LIMITS = {"manifest.json": 2**20, "step.json": RECORD_BYTES, STATE: 8 * 2**30, FREED: 1024}
 
@@ -46,6 +46,7 @@ class SimulationMark(StrictRecord):
 
     seed: int
     truth: dict[Text, float]
+    forgetting: list[float | None] | None = None  # of a step's past classes, without the noise of test images
 
 
 class _Record(StrictRecord):

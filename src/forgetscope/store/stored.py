@@ -1,14 +1,13 @@
 """One committed step, as it is read: nothing before it is asked for, and everything verified, bounded and of known form."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,24 +18,27 @@ from safetensors import SafetensorError
 from forgetscope.errors import DamagedStep, StateFreed, StoreError
 from forgetscope.files import open_regular, read_regular
 from forgetscope.foreign import strict_json
+from forgetscope.measuring.keepsakes import Keepsake
 from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.spec import StepSpec
-from forgetscope.store.settings import Setting
+from forgetscope.store.condition import Setting
+from forgetscope.store.contents import check_predictions, keepsakes_of
 from forgetscope.store.stepfiles import FREED, STATE, TableName, checked_manifest, checked_record, limit_of
 from forgetscope.store.tablefiles import read_table
 
-SCHEMA = 1
+SCHEMA = 2
 
 ALL_TABLES: tuple[TableName, ...] = get_args(TableName)
-TABLES = ALL_TABLES[:-1]  # those that every step has; `extra` is there where something was measured beside the probes
+# Those that every step has. `extra` is there where something was measured beside the probes, `keepsakes` where a run asks for
+# them, `predictions` in whatever was trained since schema version 2.
+TABLES = ALL_TABLES[:5]
 NEEDED = {"step.json", STATE, *(f"{name}.parquet" for name in TABLES)}
 Tensors = dict[str, NDArray[np.generic]]
 
 
 def past_rows(classes: Any, number: int) -> NDArray[np.bool_]:
     """Which rows of a step's `classes`, an Arrow table or a data frame, are of past classes."""
-    past: NDArray[np.bool_] = np.asarray(classes["introduced_step"]) < number
-    return past
+    return np.asarray(classes["introduced_step"]) < number
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,7 @@ class StoredStep:
 
     @property
     def parent(self) -> str | None:
-        parent: str | None = self.info["parent"]
-        return parent
+        return cast(str | None, self.info["parent"])
 
     @property
     def number(self) -> int:
@@ -97,37 +98,74 @@ class StoredStep:
     @property
     def divergence(self) -> dict[str, Any] | None:
         """Epoch, iteration and loss at which training diverged; None for a step that came to its end."""
-        facts: dict[str, Any] | None = self.info.get("divergence")
-        return facts
+        return cast(dict[str, Any] | None, self.info.get("divergence"))
 
     @property
     def simulated(self) -> dict[str, Any] | None:
         """Seed and truth of a simulation; None for a step that was trained."""
-        facts: dict[str, Any] | None = self.info.get("simulated")
-        return facts
+        return cast(dict[str, Any] | None, self.info.get("simulated"))
 
     @property
     def start_weights(self) -> str | None:
         """SHA-256 of the network when training began, head grown; None where it was not recorded."""
-        digest: str | None = self.info.get("start", {}).get("weights")
-        return digest
+        return cast(str | None, self.info.get("start", {}).get("weights"))
 
     def has(self, name: TableName) -> bool:
         return f"{name}.parquet" in self.manifest
 
+    @property
+    def unpredicted(self) -> str | None:
+        """Why the step holds no predictions of single test images, to stand behind its name; None where it holds them."""
+        if not self.has("predictions"):
+            if self.simulated is not None:
+                return "is simulated without test images"
+            return "was made by an earlier version, which recorded counts only" if self.info["schema"] < 2 else "lost them"
+        return None if self.divergence is None else "diverged"
+
     def table(self, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
         """All columns, or some of them, which are decoded alone."""
         content = self.verified(f"{name}.parquet")
-        try:
+        with self._naming(f"{name}.parquet"):
             return read_table(content, name, columns)
-        except ValueError as error:
-            raise self.damaged(f"{name}.parquet", str(error)) from None
 
     def past_classes(self, *columns: str) -> dict[str, NDArray[Any]]:
         """Columns of `classes` for the classes that earlier steps introduced, in the order of the head's nodes."""
         table = self.table("classes", ["introduced_step", *columns])
         past = past_rows(table, self.number)
         return {name: table[name].to_numpy(zero_copy_only=False)[past] for name in columns}
+
+    def predictions(self) -> pa.Table | None:
+        """Of single test images, as `classes` and `confusion` have them; None where `unpredicted` says that there are none."""
+        file = "predictions.parquet"
+        if not self.has("predictions"):
+            return None
+        table, confusion = self.table("predictions"), self.table("confusion")
+        classes = self.table("classes", ["class_id", "introduced_step"])
+        ids, past = classes["class_id"].to_numpy(), past_rows(classes, self.number)
+        with self._naming(file):
+            check_predictions(table, confusion, ids[past], ids[~past])
+        return None if self.divergence is not None else table
+
+    def keepsakes(self) -> dict[int, Keepsake | None]:
+        """By past class, in the order of the head's nodes; None where nothing was kept. Empty where the step asks for none."""
+        kind, file = self.spec.rehearsal.keepsake if self.spec.rehearsal else None, "keepsakes.parquet"
+        if kind is None or self.simulated is not None:
+            return {}
+        if not self.has("keepsakes"):
+            raise self.damaged(file, "not there, and its specification asks for it")
+        past = self.past_classes("class_id", "introduced_step")
+        introduced = dict(zip(past["class_id"].tolist(), past["introduced_step"].tolist(), strict=True))
+        table = self.table("keepsakes")
+        with self._naming(file):
+            return keepsakes_of(table, kind, introduced)
+
+    @contextmanager
+    def _naming(self, file: str) -> Iterator[None]:
+        """A ValueError of the block is what is wrong with this file."""
+        try:
+            yield
+        except ValueError as error:
+            raise self.damaged(file, str(error)) from None
 
     def partial_sums(self, class_ids: Sequence[int] | NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Iterations [probes] and sums [probes, 4, classes] of the terms so far of the coefficients, of the past classes in

@@ -2,8 +2,6 @@
 is unpacked, and the columns are those that `forgetscope.store.tables` writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -11,15 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from forgetscope.measuring.keepsakes import Spread, spread_length
 from forgetscope.store.stepfiles import TableName
 
 ROWS = 20_000_000
 UNPACKED_BYTES = 2**30  # of a table in memory
 TEXT_BYTES = 10_000  # of one text
+LIST_BYTES = 240 * 2**20  # of all lists of a table, which hold numbers of 4 bytes; their file then is within its own bound
 COLUMNS = 64
 ROW_GROUPS = 1000
 
 _INT32, _INT64, _FLOAT, _TEXT = pa.int32(), pa.int64(), pa.float64(), pa.string()
+_SINGLE, _VECTOR = pa.float32(), pa.list_(pa.float32())
 _TERMS = dict.fromkeys(("sic", "cic", "nic", "all_nic", "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal"), _FLOAT)
 _PROBES = {"probe": _INT32, "iteration": _INT64, "class_id": _INT32, **_TERMS}
 SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
@@ -34,9 +35,16 @@ SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
     "rehearsal": {"class_id": _INT32, "image": _INT64, "position": _INT32},
     "confusion": {"true": _INT32, "predicted": _INT32, "count": _INT64},
     "extra": {"measure": _TEXT, **_PROBES},
+    "predictions": {**dict.fromkeys(("image", "true", "predicted", "best_past", "best_new"), _INT32), "margin": _SINGLE},
+    "keepsakes": {
+        **{"class_id": _INT32, "features_step": _INT32, "images": _INT32, "training_accuracy": _FLOAT},
+        **dict.fromkeys(("mean", "variance", "covariance"), _VECTOR),
+    },
 }
-_LATER = {"missing_terms"}  # columns that steps of the first versions lack
-_MAY_MISS = {"rehearsal_images", "missing_terms", "missing"}  # values; so may every floating-point number
+ONE_OF_THEM: tuple[Spread, ...] = ("variance", "covariance")  # columns of which a table has one
+_MAY_LACK = {"missing_terms", *ONE_OF_THEM}  # columns; the first because steps of the first versions do
+# Values; so may every floating-point number, and every list of them.
+_MAY_MISS = {"rehearsal_images", "missing_terms", "missing", "best_past", "features_step", "images"}
 _KEYS: dict[TableName, tuple[tuple[str, ...], ...]] = {
     "classes": (("class_id",), ("head_node",)),
     "probes": (("probe", "class_id"), ("iteration", "class_id")),
@@ -44,6 +52,8 @@ _KEYS: dict[TableName, tuple[tuple[str, ...], ...]] = {
     "rehearsal": (("class_id", "position"),),
     "confusion": (("true", "predicted"),),
     "extra": (("measure", "iteration", "class_id"),),
+    "predictions": (("image",),),
+    "keepsakes": (("class_id",),),
 }
 
 
@@ -77,10 +87,12 @@ def _check_metadata(file: pq.ParquetFile, name: TableName) -> None:
     if len(set(found.names)) < len(found.names):
         raise ValueError("two columns of the same name")
     for column, type in SCHEMAS[name].items():
-        if column not in found.names and column not in _LATER:
+        if column not in found.names and column not in _MAY_LACK:
             raise ValueError(f"no column {column}")
         if column in found.names and _plain(found.field(column).type) != type:
             raise ValueError(f"column {column} is {found.field(column).type}, not {type}")
+    if name == "keepsakes" and len({*ONE_OF_THEM} & {*found.names}) != 1:
+        raise ValueError(f"not one of the columns {' and '.join(ONE_OF_THEM)}")
     strange = [field.name for field in found if field.name not in SCHEMAS[name] and not pa.types.is_primitive(field.type)]
     if strange:
         raise ValueError(f"{strange[0][:100]!r} is no column of {name}")
@@ -93,7 +105,7 @@ def _plain(type: pa.DataType) -> pa.DataType:
 
 
 def _width(type: pa.DataType) -> int:
-    return 8 if pa.types.is_dictionary(type) else max(1, type.bit_width // 8)
+    return 8 if pa.types.is_dictionary(type) or pa.types.is_list(type) else max(1, type.bit_width // 8)
 
 
 def _with_texts(table: pa.Table) -> pa.Table:
@@ -109,43 +121,66 @@ def _with_texts(table: pa.Table) -> pa.Table:
 
 def _check_values(table: pa.Table, name: TableName) -> None:
     for column, type in SCHEMAS[name].items():
-        if column in table.column_names and type != _FLOAT:
-            values = table[column]
-            if values.null_count and column not in _MAY_MISS:
-                raise ValueError(f"{column} is missing in {values.null_count} of {len(values)} rows")
-            if pa.types.is_integer(type) and len(values) > values.null_count and pc.min(values).as_py() < 0:
-                raise ValueError(f"{column} is negative")
+        if column in table.column_names:
+            _check_column(column, table[column], type)
+    if name == "keepsakes":
+        _check_lengths(table)
     for keys in _KEYS[name]:
-        if len(table) and set(keys) <= set(table.column_names) and _repeats([table[key] for key in keys]):
+        # Its threads, too, could abort a short process.
+        if {*keys} <= {*table.column_names} and len(table.group_by(keys, use_threads=False).aggregate([])) < len(table):
             raise ValueError(f"rows with the same {' and '.join(keys)}")
 
 
-def _repeats(columns: Sequence[pa.ChunkedArray]) -> bool:
-    plain = [column.combine_chunks().dictionary_encode().indices if column.type == _TEXT else column for column in columns]
-    values = [column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy() for column in plain]
-    order = np.lexsort(values)
-    same = np.ones(len(order) - 1, bool)
-    for column in values:
-        same &= column[order][1:] == column[order][:-1]
-    return bool(same.any())
+def _check_column(column: str, values: pa.ChunkedArray, type: pa.DataType) -> None:
+    if type in (_SINGLE, _VECTOR):
+        numbers = pc.list_flatten(values) if type == _VECTOR else values.drop_null()
+        if numbers.null_count or not np.isfinite(numbers.to_numpy()).all():
+            raise ValueError(f"{column} holds a number that is not finite")
+    elif type != _FLOAT:
+        if values.null_count and column not in _MAY_MISS:
+            raise ValueError(f"{column} is missing in {values.null_count} of {len(values)} rows")
+        if pa.types.is_integer(type) and len(values) > values.null_count and pc.min(values).as_py() < 0:
+            raise ValueError(f"{column} is negative")
+
+
+def _check_lengths(table: pa.Table) -> None:
+    """A mean and a spread of the same features in every row, or neither."""
+    found: dict[str, list[int | None]] = {
+        column: pc.list_value_length(table[column]).to_pylist()
+        for column, type in SCHEMAS["keepsakes"].items()
+        if type == _VECTOR and column in table.column_names
+    }
+    for column, lengths in found.items():
+        distinct = sorted({length for length in lengths if length is not None})
+        if len(distinct) > 1 or 0 in distinct:
+            raise ValueError(f"{column} holds lists of {' and '.join(map(str, distinct[:2]))} numbers")
+    means = found.get("mean", [])
+    for kind in ONE_OF_THEM:
+        if means and kind in found and found[kind] != [n and spread_length(kind, n) for n in means]:
+            raise ValueError(f"{kind} is not of as many features as mean")
 
 
 def _check_pages(metadata: pq.FileMetaData, content: bytes, columns: Sequence[str] | None) -> None:
     """Add up what the pages unpack to, by their own headers: a reader makes room for each as its header says, whatever the
-    sizes at the end of the file are."""
-    total = 0
-    read = [i for i in range(metadata.num_columns) if columns is None or metadata.schema.column(i).path in columns]
+    sizes at the end of the file are. A list can be of more numbers than its table has rows, all of them in a few bytes."""
+    total = listed = 0
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    read = [i for i, path in enumerate(paths) if columns is None or path.split(".")[0] in columns]
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for chunk in map(group.column, read):
+        for i, chunk in ((i, group.column(i)) for i in read):
             dictionary, data = chunk.dictionary_page_offset or 0, chunk.data_page_offset
             start = min(dictionary, data) if dictionary > 0 and data > 0 else max(dictionary, data)
-            for size in _page_sizes(content, start, start + chunk.total_compressed_size):
+            for size, values in _pages(content, start, start + chunk.total_compressed_size):
                 total += size
+                listed += values if metadata.schema.column(i).max_repetition_level else 0
                 if total > UNPACKED_BYTES:
                     raise ValueError(f"its pages unpack to more than {UNPACKED_BYTES:,} bytes")
+                if 4 * listed > LIST_BYTES:
+                    raise ValueError(f"its lists unpack to more than {LIST_BYTES:,} bytes")
 
 
-def _page_sizes(content: bytes, place: int, end: int) -> Iterator[int]:
+def _pages(content: bytes, place: int, end: int) -> Iterator[tuple[int, int]]:
+    """Of each page the bytes that it unpacks to and how many values it says it holds."""
     if not 0 <= place <= end <= len(content):
         raise ValueError("its pages lie outside the file")
     while place < end:
@@ -155,18 +190,20 @@ def _page_sizes(content: bytes, place: int, end: int) -> Iterator[int]:
             raise ValueError("a page's header is cut off") from None
         if _UNPACKED not in fields or _PACKED not in fields:
             raise ValueError("a page without a size")
-        yield fields[_UNPACKED]
+        yield fields[_UNPACKED], max(fields.get(kind, 0) for kind in _DATA_PAGES)
         place += fields[_PACKED]
     if place != end:
         raise ValueError("a page that reaches beyond its column")
 
 
 _UNPACKED, _PACKED = 2, 3  # numbers of a page header's fields
+_DATA_PAGES, _VALUES = (5, 8), 1  # of what describes its data, in two versions, and of how many values there are in it
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of Thrift's truth values, bytes and floating-point numbers
 
 
 def _thrift_struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, int], int]:
-    """The 32-bit integers of a structure in Thrift's compact form, by number of their field, and where it ends.
+    """The 32-bit integers of a structure in Thrift's compact form, by number of their field, and where it ends. A structure
+    in it counts as its first integer.
 
     What two readers could take differently is refused: Arrow skips a size of another type, takes the last of several with the
     same number, and cuts numbers off at 16 and at 32 bits."""
@@ -183,14 +220,16 @@ def _thrift_struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int
             raise ValueError("a page's header whose fields are out of order")
         if kind in (4, 5, 6):
             value, place = _signed(content, place)
-            if depth == 0 and number in (_UNPACKED, _PACKED) and (kind != 5 or not 0 <= value < 2**31):
+            a_size = number in (_UNPACKED, _PACKED) if depth == 0 else (depth, number) == (1, _VALUES)
+            if a_size and (kind != 5 or not 0 <= value < 2**31):
                 raise ValueError("a page's size that is no number of 32 bits")
             fields[number] = value
         elif kind == 8:
             size, place = _varint(content, place)
             place += size
         elif kind == 12:
-            _, place = _thrift_struct(content, place, depth + 1)
+            within, place = _thrift_struct(content, place, depth + 1)
+            fields[number] = within.get(_VALUES, 0)
         elif kind in _FIXED:
             place += _FIXED[kind]
         else:

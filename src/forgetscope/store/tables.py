@@ -3,8 +3,6 @@
 Whoever has the numbers, by training or by simulation, builds its tables here; what is read is checked against the same schema.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forgetscope.measuring.forgetting import forgetting
+from forgetscope.measuring.keepsakes import Keepsake
 from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
+from forgetscope.spec import Kept
 from forgetscope.store.stepfiles import TableName
-from forgetscope.store.tablefiles import SCHEMAS
+from forgetscope.store.tablefiles import ONE_OF_THEM, SCHEMAS
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -50,6 +50,23 @@ class ClassFacts:
     train_images: Sequence[int]
     when_learned: Values  # test accuracy at the end of the step that introduced the class
     accuracy: Values  # test accuracy now
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Of test images, in the order of their true node, then of their index. Classes are head nodes, past ones first."""
+
+    past: int  # how many classes are; without any, `best_past` and `margin` mean nothing
+    image: Indices  # index in the test images
+    true: Indices
+    predicted: Indices  # where the largest logit is
+    best_past: Indices  # where the largest of a past class is,
+    best_new: Indices  # and of a new one
+    margin: NDArray[np.float32]  # the former minus the latter: not negative where a past class is predicted; NaN is missing
+
+    def confusion(self, classes: int) -> NDArray[np.int64]:
+        """Counts [true node, predicted node]."""
+        return np.bincount(self.true * classes + self.predicted, minlength=classes**2).reshape(classes, classes)
 
 
 def class_table(
@@ -145,6 +162,38 @@ def confusion_table(counts: NDArray[np.int64], classes: Sequence[int]) -> pa.Tab
     return _table("confusion", {"true": ids[true], "predicted": ids[predicted], "count": counts[true, predicted]})
 
 
+def predictions_table(found: Predictions | None, classes: Sequence[int]) -> pa.Table:
+    """One row per test image of the classes seen; None: of a step that diverged."""
+    ids, nothing = np.array(classes, np.int64), np.empty(0, np.int64)
+    if found is None:
+        found = Predictions(0, nothing, nothing, nothing, nothing, nothing, np.empty(0, np.float32))
+    missing = [None] * len(found.image)
+    columns = {
+        "image": found.image,
+        "true": ids[found.true],
+        "predicted": ids[found.predicted],
+        "best_past": ids[found.best_past] if found.past else missing,
+        "best_new": ids[found.best_new],
+        "margin": found.margin if found.past else missing,
+    }
+    return _table("predictions", columns)
+
+
+def keepsakes_table(kept: Mapping[int, Keepsake | None], kind: Kept) -> pa.Table:
+    """One row per past class, in the order of the head's nodes; of a class without keepsake all but its id is missing."""
+    found = list(kept.values())
+    columns = {
+        "class_id": list(kept),
+        "features_step": [one and one.features_step for one in found],
+        "images": [one and one.images for one in found],
+        "training_accuracy": [one and one.training_accuracy for one in found],
+        "mean": [one and one.mean for one in found],
+        kind: [one and one.spread for one in found],
+    }
+    return _table("keepsakes", columns)
+
+
 def _table(name: TableName, columns: Mapping[str, Any]) -> pa.Table:
     """In the order and of the types of the table's schema; NaN becomes missing."""
-    return pa.table({column: pa.array(columns[column], type, from_pandas=True) for column, type in SCHEMAS[name].items()})
+    types = {column: type for column, type in SCHEMAS[name].items() if column in columns or column not in ONE_OF_THEM}
+    return pa.table({column: pa.array(columns[column], type, from_pandas=True) for column, type in types.items()})

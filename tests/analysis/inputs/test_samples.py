@@ -134,3 +134,14 @@ def test_the_data_that_happen_to_be_here_make_no_difference(
     for label in ("FG-R_FG-HG_fine_grained", "missing"):
         assert with_data.table(label).to_csv() == without.table(label).to_csv()
     assert "toy: how many classes it has is recorded neither in steps nor in plans" in without.table("missing").to_csv()
+
+
+def test_fresh_runs_are_re_runs_and_no_steps_of_the_benchmark(tmp_path: Path) -> None:
+    shape = {"experiments": 2, "increments": [0.1], "retentions": [0.08], "epochs": 2, "controlled_runs": "fresh"}
+    simulate(BenchmarkSpec.load("cifar100", shape), Store(tmp_path), seed=1, reruns=3)
+    found = gather(tmp_path)
+    assert [len(sample.steps) for sample in found.samples] == [4]  # second and third steps of two experiments
+    assert not found.samples[0].paired
+    assert [(len(runs.runs), runs.missing) for runs in found.reruns] == [(4, 0)] * 2
+    own = {step.facts.id for step in found.samples[0].steps}
+    assert not own & {run.facts.id for runs in found.reruns for run in runs.runs}

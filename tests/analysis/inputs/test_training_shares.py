@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from forgetscope.analysis.inputs.training_shares import BEFORE, SHARES, moment, probes_within, seen_shares, since
+from forgetscope.analysis.inputs.training_shares import BEFORE, SHARES, probes_within, seen_shares
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.report.words.headlines import headlines
+from forgetscope.report.words.headlines import headlines, moment, since
 from forgetscope.store import Store
 
 

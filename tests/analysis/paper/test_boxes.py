@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from matplotlib.cbook import boxplot_stats
 
-from forgetscope.analysis.exhibits import CONTROLLED
-from forgetscope.analysis.paper.figures import CONTROL, boxes
+from forgetscope.analysis.exhibits.figures import CONTROLLED
+from forgetscope.analysis.paper.points import CONTROL, boxes
 from forgetscope.analysis.results import Analysis
 
 

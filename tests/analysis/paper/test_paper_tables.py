@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from forgetscope.analysis.exhibits import FIGURES, TABLES
-from forgetscope.analysis.paper.tables import COLUMNS, KEYS
+from forgetscope.analysis.exhibits.figures import FIGURES
+from forgetscope.analysis.exhibits.tables import TABLES
+from forgetscope.analysis.paper.cells import COLUMNS, KEYS
 from forgetscope.analysis.results import Analysis, analyse
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "tables.csv"

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from forgetscope.analysis.exhibits import TABLES
+from forgetscope.analysis.exhibits.tables import TABLES
+from forgetscope.analysis.inputs.cache import Cache
+from forgetscope.analysis.inputs.measured_steps import read_steps
+from forgetscope.analysis.inputs.samples import collect
 from forgetscope.analysis.paper.printed import beside_paper, deviations, overlap
-from forgetscope.analysis.paper.tables import matching
 from forgetscope.analysis.results import Analysis
+from forgetscope.analysis.rows import matching
+from forgetscope.benchmark.simulation import simulate
+from forgetscope.benchmark.space import BenchmarkSpec
+from forgetscope.store import Store
 
 ends = st.integers(-50, 50)
 
@@ -51,3 +58,44 @@ def test_other_settings_are_named_and_not_compared(analysed: Analysis) -> None:
     assert told is not None
     assert any(text.startswith("epochs = ") and text.endswith("(paper: 170)") for text in told)
     assert beside_paper(analysed.tables, analysed.collection) == {}
+
+
+def differing(folder: Path, **options: Any) -> tuple[str, ...] | None:
+    shape = {"experiments": 1, "increments": [0.5], "retentions": [0.08], "steps": 2}
+    store = Store(folder)
+    simulate(BenchmarkSpec.load("cifar100", {**shape, **options}), store, reruns=0)
+    (sample,) = collect(store, read_steps(store, Cache(None), lambda what, done, total: None)).samples
+    return deviations(sample)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("validation", 0.1, "validation = 0.1 (paper: not set)"),
+        ("crop", 3, "crop = 3 (paper: 4)"),
+        ("flip", False, "flip = False (paper: True)"),
+        ("brightness", 0.5, f"brightness = 0.5 (paper: {63 / 255})"),
+        ("brightness_rounded", True, "brightness_rounded = True (paper: not set)"),
+        ("probe_every", 10, "probe_every = 10 (paper: 1)"),
+        ("first_batch", 32, "first_batch = 32 (paper: 64)"),
+        ("precision", "bfloat16", "precision = bfloat16 (paper: not set)"),
+        ("normalisation", "cifar10", "normalisation = cifar10 (paper: not set)"),
+        ("initialisation", "fan-out", "initialisation = fan-out (paper: not set)"),
+        ("initial_weights", "unseeded", "initial_weights = unseeded (paper: not set)"),
+        ("image_size", 16, "image_size = 16 (paper: 32)"),
+    ],
+)
+def test_every_setting_that_can_change_numbers_counts(tmp_path: Path, name: str, value: object, told: str) -> None:
+    assert told in (differing(tmp_path, **{name: value}) or ())
+
+
+@pytest.mark.parametrize("options", [{}, {"script_behaviour": "released"}, {"keepsake": "variance", "released_nic": True}])
+def test_the_text_and_the_scripts_are_both_the_paper_and_what_is_beside_changes_nothing(
+    tmp_path: Path, options: dict[str, object]
+) -> None:
+    assert differing(tmp_path, **options) == ()
+
+
+def test_a_mixture_of_text_and_scripts_is_neither(tmp_path: Path) -> None:
+    found = differing(tmp_path, script_behaviour="released", sampling="iid")
+    assert found == ("sampling = iid (paper: reshuffled-short)",)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forgetscope.analysis.exhibits import TABLES
+from forgetscope.analysis.exhibits.tables import TABLES
 from forgetscope.analysis.statistics.estimates import correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.pooling import spread_of
 

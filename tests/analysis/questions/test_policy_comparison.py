@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from forgetscope.analysis.index import glance
 from forgetscope.analysis.questions.policies import compare_policies, planned_experiments
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.report.terminal.experiments import store_view
+from forgetscope.report.terminal.experiments import experiment_view, overview_view, store_view
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 from made import make_experiment
@@ -108,6 +109,16 @@ def test_two_versions_of_an_own_policy_are_two_policies(tmp_path: Path) -> None:
     listed.print(store_view(glance(store)))
     shown = listed.file.getvalue()  # type: ignore[attr-defined]
     assert [shown.count(f" {name} ") for name in named] == [2, 2, 2]
+
+
+def test_views_of_a_store_say_reliability_and_how_to_see_all(found: list[Experiment]) -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(store_view(found * 3), experiment_view(found[0]), overview_view(overview(found)))
+    text = console.export_text()
+    assert "21 experiments, the latest 20 (all of them: --json)" in text
+    assert re.search(r" spread +reliability +ρ SIC ", text)
+    assert re.search(r"^reliability( +−?\d\.\d\d \(\d\.\d\d, \d\.\d\d\))+ *$", text, re.MULTILINE)
+    assert re.search(r"^  at most( +\d\.\d\d \(\d\.\d\d, \d\.\d\d\))+ *$", text, re.MULTILINE)
 
 
 def _key(experiment: Experiment) -> tuple[int, str, float | None]:

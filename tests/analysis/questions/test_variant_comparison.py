@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from forgetscope.analysis.experiments import summarise
-from forgetscope.benchmark.variants import Variants, variants_plan
+from forgetscope.benchmark.pairs import Variants, variants_plan
 from forgetscope.cli.app import app
 from forgetscope.data.library import load_data
 from forgetscope.experiment.chain import run_locked
@@ -68,4 +69,6 @@ def test_differences_are_paired_on_common_parents_where_possible(command: list[s
         assert (found["low"], found["high"]) == pytest.approx(stats.t.interval(0.95, 1, change.mean(), stats.sem(change)))
     shown = CliRunner().invoke(app, command)
     assert "a common parent" in shown.output
+    assert all({"spread", "reliability", "ceiling"} <= row["means"].keys() for row in rows)
+    assert re.search(r"ρ LOG-SIM +spread +reliability +ρ, at most$", shown.output, re.MULTILINE)
     assert "Example: forgetscope variants" in CliRunner().invoke(app, ["variants", "--help"]).output

@@ -6,11 +6,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
+from scipy import stats
 
-from forgetscope.analysis.statistics.anova import Coding, anova, benjamini_hochberg, holm
+from forgetscope.analysis.statistics.anova import Coding, anova, benjamini_hochberg, explained, holm
 
 Array = NDArray[np.float64]
 
@@ -138,3 +138,30 @@ def test_a_missing_test_is_not_counted() -> None:
     np.testing.assert_allclose(holm([0.01, math.nan, 0.04]), [0.02, math.nan, 0.04])
     np.testing.assert_allclose(benjamini_hochberg([[0.01, 0.03], [math.nan, 0.04]]), [[0.03, 0.04], [math.nan, 0.04]])
     assert holm([]).shape == (0,)
+
+
+@pytest.mark.parametrize(("f", "df1", "df2", "n"), [(2.06, 2, 351, 360), (8.0, 4, 60, 69), (30.0, 1, 19, 240)])
+def test_what_an_effect_explains_lies_between_noncentralities_that_scipy_finds_as_unlikely(
+    f: float, df1: int, df2: int, n: int
+) -> None:
+    found = explained(f, df1, df2, n)
+    assert found.value == pytest.approx(f * df1 / (f * df1 + n))
+    noncentral = [n * share / (1 - share) for share in (found.low, found.high)]
+    assert stats.ncf.cdf(f, df1, df2, noncentral[1]) == pytest.approx(0.025, abs=1e-4)
+    if found.low > 0:
+        assert stats.ncf.cdf(f, df1, df2, noncentral[0]) == pytest.approx(0.975, abs=1e-3)
+    else:
+        assert stats.f.cdf(f, df1, df2) < 0.975
+
+
+def test_what_effects_explain_is_held_by_its_interval_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(3)
+    a, b = np.repeat([0, 1, 2], 40), np.tile(np.repeat([0, 1], 20), 3)
+    shift = np.array([-0.3, 0.0, 0.3])
+    truth = 120 * np.mean(shift**2) / (120 * np.mean(shift**2) + 120)
+    held = []
+    for _ in range(300):
+        effect = anova(shift[a] + rng.normal(size=120), a, b)["retention"]
+        found = explained(effect.f, effect.df1, effect.df2, 120)
+        held.append(found.low <= truth <= found.high)
+    assert 0.9 < np.mean(held) < 0.99

@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forgetscope.analysis.statistics.detection import most_forgotten, precision_at_k, roc_auc
 from forgetscope.errors import InputError

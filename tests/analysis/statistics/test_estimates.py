@@ -4,20 +4,21 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from forgetscope.analysis.statistics.bootstrap import sd_bca
 from forgetscope.analysis.statistics.estimates import (
+    PERFECT,
     Estimate,
     correlation_estimate,
     fisher_z,
     mean_estimate,
     needed_samples,
     sd_estimates,
-    spearman,
+    share_estimate,
 )
+from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.errors import InputError
 
 values = st.lists(st.integers(0, 8), min_size=3, max_size=12)
@@ -78,6 +79,44 @@ def test_a_perfect_correlation_counts_as_nearly_perfect() -> None:
     assert mixed.value == pytest.approx(0.0, abs=1e-12)
 
 
+@given(st.lists(st.integers(0, 3), min_size=3, max_size=6), st.lists(st.integers(0, 3), min_size=3, max_size=6))
+def test_only_perfect_correlations_are_clipped(first: list[int], second: list[int]) -> None:
+    """Ties leave three classes with 0.87 and four with 0.95, both beyond what a perfect correlation of theirs counts as."""
+    n = min(len(first), len(second))
+    rho = float(spearman(first[:n], second[:n]))
+    if math.isnan(rho) or abs(rho) > PERFECT:
+        return
+    assert float(fisher_z(rho, n)) == pytest.approx(math.atanh(rho))
+    assert correlation_estimate([rho], n).value == pytest.approx(rho)
+
+
+def test_tied_correlations_of_few_classes_are_left_as_they_are() -> None:
+    for n in (3, 4, 10):
+        tied = float(spearman(range(n), [0, 0, *range(1, n - 1)]))
+        assert tied == pytest.approx(math.sqrt(1 - 6 / (n**3 - n)))
+        assert float(fisher_z(tied, n)) == pytest.approx(math.atanh(tied))
+        assert float(fisher_z(-1.0, n)) == pytest.approx(math.atanh(6 / (n**3 - n) - 1))
+
+
+@given(st.integers(1, 60), st.floats(0, 1))
+def test_shares_have_the_exact_interval_of_scipy_which_never_collapses(n: int, part: float) -> None:
+    hits = round(part * n)
+    found = share_estimate([1.0] * hits + [0.0] * (n - hits) + [math.nan])
+    oracle = stats.binomtest(hits, n).proportion_ci(method="exact")
+    assert (found.value, found.n) == (pytest.approx(hits / n), n)
+    assert (found.low, found.high) == (pytest.approx(oracle.low, abs=1e-9), pytest.approx(oracle.high, abs=1e-9))
+    assert found.low < found.high
+
+
+def test_shares_of_steps_that_depend_on_each_other_are_known_less_well() -> None:
+    alone, shared = share_estimate([1, 1, 0, 0] * 6), share_estimate([1, 1, 0, 0] * 6, trials=8)
+    assert shared.value == alone.value == 0.5
+    assert (shared.n, alone.n) == (8, 24)
+    oracle = stats.binomtest(4, 8).proportion_ci(method="exact")
+    assert (shared.low, shared.high) == (pytest.approx(oracle.low), pytest.approx(oracle.high))
+    assert math.isnan(share_estimate([]).low)
+
+
 def test_larger_groups_of_classes_are_clipped_later() -> None:
     assert correlation_estimate([1.0], 50).value > correlation_estimate([1.0], 10).value
 
@@ -87,8 +126,8 @@ def test_the_mean_lies_within_its_interval_and_within_the_values(rho: list[float
     estimate = correlation_estimate(rho, 10)
     assert -1 <= estimate.low <= estimate.value <= estimate.high <= 1
     assert -1 < estimate.value < 1
-    limit = 1 - 6 / 990
-    assert min(max(min(rho), -limit), limit) - 1e-9 <= estimate.value <= max(min(max(rho), limit), -limit) + 1e-9
+    counted = [math.copysign(1 - 6 / 990, one) if abs(one) > PERFECT else one for one in rho]
+    assert min(counted) - 1e-9 <= estimate.value <= max(counted) + 1e-9
 
 
 def test_z_values_are_finite_and_their_mean_is_the_correlation_estimate() -> None:

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from forgetscope.analysis.exhibits import FIGURES, TABLES
+from forgetscope.analysis.exhibits.figures import FIGURES
+from forgetscope.analysis.exhibits.tables import TABLES
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.benchmark.plans import benchmark_plan
 from forgetscope.benchmark.records import record_plan
@@ -51,6 +52,9 @@ def test_the_headline_holds_the_estimates_with_their_intervals(analysis: Analysi
     where = {"benchmark": "glyphs", "policy": "uniform", "subset": "2"}
     spread = analysis.estimate("FG-R_FG-HSG_overall", **where, quantity="FG-R")
     assert f"lost {spread.value:.2f} ({spread.low:.2f}, {spread.high:.2f}) more of its accuracy" in page_text
+    noise = analysis.more["noise"].query("benchmark == 'glyphs' and policy == 'uniform' and subset == '2'").iloc[0]
+    told = f"{noise['reliability']:.2f} ({noise['reliability_lo']:.2f}, {noise['reliability_hi']:.2f})"
+    assert f"Reliability, the share of the variance over classes that is not noise: {told}." in page_text
     best = analysis.estimate("spearman_individual_coefficients", **where, quantity="SIC", statistic="rho")
     assert f"SIC {best.value:.2f} ({best.low:.2f}, {best.high:.2f})" in page_text
 
@@ -62,7 +66,8 @@ def test_the_headline_says_what_the_terminal_says(analysis: Analysis, page_text:
         assert f"<li>{html.escape(sentence, quote=False)}</li>" in page_text
         assert sentence in analysis.reading
     worst = analysis.more["class_forgetting"].iloc[0]
-    assert f"{worst['class_name']} suffered most" in told[1]
+    assert "the noise of 100 test images per class alone" in told[1]
+    assert f"{worst['class_name']} suffered most" in told[2]
 
 
 def test_every_table_and_figure_has_a_place_a_link_and_a_line_on_how_to_read_it(analysis: Analysis, page_text: str) -> None:

@@ -13,9 +13,10 @@ import pytest
 from matplotlib.collections import FillBetweenPolyCollection, PathCollection
 from matplotlib.figure import Figure
 
-from forgetscope.analysis.exhibits import CONTROLLED, FIGURES, THREE
-from forgetscope.analysis.paper.tables import matching
+from forgetscope.analysis.exhibits.exhibit import THREE
+from forgetscope.analysis.exhibits.figures import CONTROLLED, FIGURES
 from forgetscope.analysis.results import Analysis
+from forgetscope.analysis.rows import matching
 from forgetscope.report.typeset.figures import Boxes, Curves, Drawing, Swarms, drawings
 from forgetscope.report.typeset.ink import printing, save, shown
 
@@ -70,23 +71,33 @@ def test_classes_that_were_never_learned_are_not_drawn_but_told(found: dict[str,
     assert "7 classes that were never learned are not drawn" in drawing.caption
 
 
-def test_lines_and_bands_are_the_frame_s_means_and_intervals(found: dict[str, Drawing]) -> None:
+def test_lines_and_bands_are_the_frame_s_means_deviations_and_intervals(found: dict[str, Drawing]) -> None:
     drawing = found["SIC_CIC_NIC_across_steps_cifar"]
     figure = drawing.figure()
-    assert [axes.get_title() for axes in figure.axes[:2]] == ["step 2", "step 3"]
-    rows = [("mean", "rho"), ("mean", "rho_p"), ("sd", "rho"), ("sd", "rho_p")]
-    for i, axes in enumerate(figure.axes):
-        value, statistic = rows[i // 2]
+    assert [axes.get_title() for axes in figure.axes[:3]] == list(THREE)
+    assert [axes.get_ylabel() for axes in figure.axes[::3]] == ["step 2", "step 2\nincrements 10, 20\u202f%", "step 3"]
+    panels = [(subset, name) for subset in ("2", "2_10_20", "3") for name in THREE]  # the paper's three rows
+    for axes, (subset, name) in zip(figure.axes, panels, strict=True):
         bands = [c for c in axes.collections if isinstance(c, FillBetweenPolyCollection)]
-        assert len(bands) == (3 if value == "mean" else 0)
-        for j, name in enumerate(THREE):
-            curve = matching(drawing.frame, subset=str(2 + i % 2), quantity=name, statistic=statistic)
-            (line,) = [line for line in axes.lines if line.get_label() == name]
-            np.testing.assert_array_equal(line.get_xydata(), np.column_stack([100 * curve["share"], curve[value]]))
-            if bands:
-                corners = {tuple(corner) for corner in bands[j].get_paths()[0].vertices.round(9)}
-                for bound in ("mean_lo", "mean_hi"):
-                    assert corners >= set(zip((100 * curve["share"]).round(9), curve[bound].round(9), strict=True))
+        assert len(bands) == 4
+        for i, (statistic, label) in enumerate((("rho", "ρ"), ("rho_p", "ρₚ"))):
+            curve = matching(drawing.frame, subset=subset, quantity=name, statistic=statistic)
+            (line,) = [line for line in axes.lines if line.get_label() == label]
+            np.testing.assert_array_equal(line.get_xydata(), np.column_stack([100 * curve["share"], curve["mean"]]))
+            ends = (curve["mean"] - curve["sd"], curve["mean"] + curve["sd"]), (curve["mean_lo"], curve["mean_hi"])
+            for band, pair in zip(bands[2 * i : 2 * i + 2], ends, strict=True):
+                corners = {tuple(corner) for corner in band.get_paths()[0].vertices.round(9)}
+                for bound in pair:
+                    assert corners >= set(zip((100 * curve["share"]).round(9), bound.round(9), strict=True))
+
+
+def test_a_caption_names_lines_as_they_are_drawn(found: dict[str, Drawing]) -> None:
+    drawing = found["SIC_CIC_NIC_across_steps_cifar"]
+    lines = drawing.figure().axes[0].lines
+    assert [line.get_linestyle() for line in lines if line.get_label() == "ρₚ"] == ["--"]
+    assert [line.get_linestyle() for line in lines if len(set(line.get_xdata())) == 1] == [":"]
+    assert "of partial ρₚ (dashed)" in drawing.caption
+    assert "Dotted, upright: a quarter of training." in drawing.caption
 
 
 def test_boxes_have_the_estimated_medians_and_a_dot_per_class(found: dict[str, Drawing]) -> None:

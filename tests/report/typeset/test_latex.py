@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from forgetscope.analysis.exhibits import TABLES, Exhibit
-from forgetscope.analysis.paper.tables import tidy
+from forgetscope.analysis.exhibits.exhibit import Exhibit
+from forgetscope.analysis.exhibits.tables import TABLES
+from forgetscope.analysis.paper.cells import tidy
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.report.datafiles import write_analysis
 from forgetscope.report.exhibited import Shown, exhibited

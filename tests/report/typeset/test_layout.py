@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from forgetscope.analysis.exhibits import TABLES
+from forgetscope.analysis.exhibits.tables import TABLES
+from forgetscope.analysis.paper.cells import tidy
 from forgetscope.analysis.paper.printed import COLUMNS
-from forgetscope.analysis.paper.tables import tidy
 from forgetscope.analysis.results import Analysis
 from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.typeset.latex import latex_beside

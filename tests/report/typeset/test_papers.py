@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forgetscope.analysis.exhibits import TABLES
+from forgetscope.analysis.exhibits.tables import TABLES
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.errors import SpecError, StoreError, WriteError
 from forgetscope.outputs import LISTING
@@ -67,7 +67,7 @@ def test_a_pdf_has_the_same_bytes_every_time_and_no_date(pdf: Path, small: Analy
 @pytest.mark.skipif(COMPILER is None, reason="pdflatex is not installed")
 def test_the_latex_folder_compiles(small: Analysis, tmp_path: Path) -> None:
     folder = write_paper(small, tmp_path / "out", "latex", width=3.5)
-    assert {path.stem for path in (folder / "tables").iterdir()} == set(TABLES)
+    assert {path.stem for path in (folder / "tables").iterdir()} == {*TABLES, "noise"}
     assert {path.stem for path in (folder / "figures").iterdir()} == {drawing.name for drawing in drawings(small)}
     compiled(folder)
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from forgetscope.analysis.exhibits import TABLES
+from forgetscope.analysis.exhibits.tables import TABLES
 from forgetscope.analysis.results import Analysis
 from forgetscope.report.exhibited import Shown
 from forgetscope.report.typeset.ink import TEXT, printing

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from forgetscope.report.typeset.swarm import fitted, offsets
+from forgetscope.report.typeset.figures import fitted, offsets
 
 HEIGHTS = st.lists(st.floats(-50, 50), max_size=40).map(np.array)
 

@@ -11,19 +11,17 @@ from typing import Any, cast
 
 import pytest
 import typer
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from typer.testing import CliRunner
 
 from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.benchmark.controlled import controlled_plan
-from forgetscope.benchmark.pairs import Comparison, comparison_plan
+from forgetscope.benchmark.pairs import Comparison, Variants, comparison_plan, variants_plan
 from forgetscope.benchmark.plans import Plan, benchmark_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.truth import Truth
-from forgetscope.benchmark.variants import Variants, variants_plan
 from forgetscope.cli.app import app
 from forgetscope.cli.options import overrides
 from forgetscope.data.library import data_facts
@@ -119,6 +117,7 @@ options = st.fixed_dictionaries(
         "all_layers_every": st.integers(0, 2),
         "every_iteration": st.booleans(),
         "released_nic": st.booleans(),
+        "keepsake": st.sampled_from(["none", "variance", "covariance"]),
         "image_size": st.sampled_from([None, 8]),
     },
 )

@@ -1,5 +1,6 @@
 """What a store holds, as an analysis takes it.
 
 `measured_steps` reads each step once, `samples` groups steps into samples, `associations` are the correlations that each step
-is asked for, `training_shares` says when in training something is known, and `cache` keeps what was computed before.
+is asked for, `recognised` compares test images with when their class was learned, `training_shares` says when in training
+something is known, and `cache` keeps what was computed before.
 """

@@ -1,7 +1,5 @@
 """The rank correlations that a step is asked for: each measure with forgetting, alone and given others, and some in pairs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +22,7 @@ class Association(NamedTuple):
     given: tuple[str, ...] = ()
 
 
-# Controlling for the others means the other two of SIC, CIC and NIC.
+# Controlling for the others means the other two of SIC, CIC and NIC; the paper's overall table adds ALL-NIC for SIC and CIC.
 ASSOCIATIONS = (
     *(Association(name, "rho", name) for name in VARIABLES[:5]),
     Association("SIC", "rho_p", "SIC", given=("CIC", "NIC")),
@@ -38,22 +36,24 @@ ASSOCIATIONS = (
     Association("SIC-NIC", "rho", "SIC", "NIC"),
     Association("CIC-NIC", "rho", "CIC", "NIC"),
     Association("ALL-NIC-SIC", "rho", "ALL-NIC", "SIC"),
+    Association("SIC", "rho_p_all", "SIC", given=("CIC", "NIC", "ALL-NIC")),
+    Association("CIC", "rho_p_all", "CIC", given=("SIC", "NIC", "ALL-NIC")),
 )
 
 
 def associations_of(coefficients: Values, log_sim: Values, forgetting: Values) -> Values:
-    """[problems, associations] of coefficients [problems, 4, classes], log_sim [classes] and forgetting [classes].
+    """[..., problems, associations] of coefficients [..., problems, 4, classes], log_sim and forgetting [..., classes].
 
     NaN where there are too few classes (three, and one more for each that is controlled for) or no ranking."""
-    problems, _, classes = coefficients.shape
-    if problems == 0 or classes < 3:
-        return np.full((problems, len(ASSOCIATIONS)), np.nan)
-    matrices = rank_correlations(*coefficients.transpose(1, 0, 2), log_sim, forgetting)
-    found = np.full((problems, len(ASSOCIATIONS)), np.nan)
+    *problems, _, classes = coefficients.shape
+    found = np.full((*problems, len(ASSOCIATIONS)), np.nan)
+    if 0 in problems or classes < 3:
+        return found
+    matrices = rank_correlations(*np.moveaxis(coefficients, -2, 0), log_sim[..., None, :], forgetting[..., None, :])
     for i, asked in enumerate(ASSOCIATIONS):
         if classes >= 3 + len(asked.given):
             x, y, *given = (VARIABLES.index(name) for name in (asked.x, asked.y, *asked.given))
-            found[:, i] = partial_correlation(matrices, x, y, given)
+            found[..., i] = partial_correlation(matrices, x, y, given)
     return found
 
 

@@ -5,8 +5,6 @@ time, and nothing is said where it cannot be written. It is kept apart from the 
 filled a store could forge what lies in it, and looking at a store writes nothing into it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -3,12 +3,11 @@
 Computed from the step's files once; a later analysis takes it from the cache.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,9 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.associations import associations_of
 from forgetscope.analysis.inputs.cache import Arrays, Cache
+from forgetscope.analysis.inputs.recognised import recognised
 from forgetscope.analysis.inputs.training_shares import SHARES, probes_within
+from forgetscope.analysis.statistics.noise import noise_of_step, sampling_variances
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.store import COEFFICIENTS, Setting, Store, StoredStep
@@ -55,6 +56,10 @@ class MeasuredStep:
     early: Values  # [shares, 3, C]: SIC, CIC, NIC from the first probes only
     associations: Values  # as named in `associations.ASSOCIATIONS`, from all probes
     course: NDArray[np.float32]  # [probes, associations]: from the first probes only
+    images: Values  # [P]: test images
+    paired: NDArray[np.bool_]  # [P]: single test images are known, of now and of when the class was learned
+    variances: Values  # [P]: of forgetting, by the noise of the test images alone; NaN where forgetting is undefined
+    noise: Values  # [4]: as in `statistics.noise.Noise`
 
     @property
     def severity(self) -> tuple[float, float]:
@@ -81,29 +86,73 @@ def read_steps(store: Store, cache: Cache, progress: Callable[[str, int, int], N
     """Read what the cache does not know yet, a few steps at a time."""
     ids = sorted(store.ids())
     facts: dict[str, StepFacts] = {}
-    measured: dict[str, MeasuredStep] = {}
+    arrays: dict[str, Arrays] = {}
     damaged: list[str] = []
 
-    def read(id: str) -> Arrays | StoreError:
+    def read(id: str) -> Arrays:
         step = store.step(id)
+        return cache.get("step", f"{id} {_digests(step, 'step.json', 'classes', 'probes')}", lambda: _arrays(step))
+
+    def compare(id: str) -> Arrays:
+        """With when its classes were learned, for which all facts must be known."""
+        step, ancestors = store.step(id), {facts[id].step: store.step(id) for id in _ancestors(facts, id)}
+        files = [_digests(own, "classes", "confusion", "predictions") for own in (step, *ancestors.values())]
         try:
-            files = [step.manifest[name]["sha256"] for name in ("step.json", "classes.parquet", "probes.parquet")]
-            return cache.get("step", f"{id} {files}", lambda: _arrays(step))
+            return cache.get("noise", f"{id} {files}", lambda: _noise_arrays(step, ancestors))
+        except StoreError:  # of a damaged ancestor; not kept, because it may be made anew
+            return _noise_arrays(step, {})
+
+    for id, found in _in_batches(read, ids, partial(progress, "steps read")):
+        if isinstance(found, StoreError):
+            damaged.append(id)
+            continue
+        facts[id] = _facts_from(found.pop("facts"))
+        if found:
+            arrays[id] = found
+    measured: dict[str, MeasuredStep] = {}
+    for id, found in _in_batches(compare, list(arrays), partial(progress, "steps compared")):
+        if isinstance(found, StoreError):
+            damaged.append(id)
+            del facts[id]
+        else:
+            measured[id] = MeasuredStep(facts[id], **arrays[id], **found)  # type: ignore[arg-type]
+    return ReadSteps(facts, measured, tuple(sorted(damaged)))
+
+
+def _in_batches(
+    read: Callable[[str], Arrays], ids: Sequence[str], progress: Callable[[int, int], None]
+) -> Iterator[tuple[str, Arrays | StoreError]]:
+    def tried(id: str) -> Arrays | StoreError:
+        try:
+            return read(id)
         except StoreError as error:
             return error
 
     with ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
-            for id, arrays in zip(batch, pool.map(read, batch), strict=True):
-                if isinstance(arrays, StoreError):
-                    damaged.append(id)
-                    continue
-                facts[id] = _facts_from(arrays.pop("facts"))
-                if arrays:
-                    measured[id] = MeasuredStep(facts[id], **arrays)  # type: ignore[arg-type]
-            progress("steps read", start + len(batch), len(ids))
-    return ReadSteps(facts, measured, tuple(damaged))
+            yield from zip(batch, pool.map(tried, batch), strict=True)
+            progress(start + len(batch), len(ids))
+
+
+def _digests(step: StoredStep, *names: str) -> list[str]:
+    """Of those of these files that the step has."""
+    files = (name if "." in name else f"{name}.parquet" for name in names)
+    return [step.manifest[file]["sha256"] for file in files if file in step.manifest]
+
+
+def _ancestors(facts: Mapping[str, StepFacts], id: str) -> Iterator[str]:
+    """As far as they are in the store and can be read."""
+    parent = facts[id].parent
+    while parent is not None and parent in facts:
+        yield parent
+        parent = facts[parent].parent
+
+
+def _noise_arrays(step: StoredStep, ancestors: Mapping[int, StoredStep]) -> Arrays:
+    found, paired = recognised(step, ancestors)
+    noise = np.array(noise_of_step(found))
+    return {"images": found.images, "paired": paired, "variances": sampling_variances(found), "noise": noise}
 
 
 def partial_sums(step: StoredStep) -> Values:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.associations import ASSOCIATIONS, VARIABLES, over_reruns
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep, ReadSteps, StepFacts
-from forgetscope.benchmark.records import recorded_plans
+from forgetscope.benchmark.records import recorded_plans, rerun_only
 from forgetscope.data.glyphs import CLASS_NAMES
 from forgetscope.data.known import KNOWN
 from forgetscope.errors import StoreError
@@ -94,12 +94,19 @@ class Sample:
     cells: list[GridCell]  # [S]
     root: list[str]  # [S]: the first step; the same for all that share a sequence and a seed
     diverged: list[GridCell] = field(default_factory=list)  # of steps besides these
+    built_on: list[StepFacts | None] = field(default_factory=list)  # before these, one of each kind; None: it is not here
     values: dict[Name, Values] = field(default_factory=dict)  # [S] each: one number per step
 
     def __post_init__(self) -> None:
         severity = np.array([step.severity for step in self.steps]).reshape(-1, 2)
         table = np.array([step.associations for step in self.steps]).reshape(-1, len(ASSOCIATIONS))
-        self.values |= {("FG-R", "value"): severity[:, 0], ("FG-HG", "value"): severity[:, 1]}
+        noise = np.array([step.noise for step in self.steps]).reshape(-1, 4).T
+        noises = (("FG-R", "floor"), ("FG-HG", "floor"), ("FG", "variance"), ("FG", "observed"))
+        self.values |= {
+            ("FG-R", "value"): severity[:, 0],
+            ("FG-HG", "value"): severity[:, 1],
+            **dict(zip(noises, noise, strict=True)),
+        }
         self.values |= {(a.quantity, a.statistic): table[:, i] for i, a in enumerate(ASSOCIATIONS)}
 
     @property
@@ -220,7 +227,7 @@ def collect(store: Store, read: ReadSteps) -> Collected:
         if facts.step > 1:
             groups.setdefault(_in_common(facts, read.facts.get(roots[facts.id])), []).append(facts)
     originals = _reruns(read, plans)
-    again = {id for others in originals.values() for id in others}
+    again = {id for others in originals.values() for id in others} | rerun_only(plans)
     benchmarks, policies = _benchmarks(groups), told_apart(setting.policy for setting in groups)
     samples, reruns = [], []
     for setting in sorted(groups, key=lambda own: (benchmarks[own], own.policy[0] != "uniform", policies[own.policy])):
@@ -235,9 +242,10 @@ def collect(store: Store, read: ReadSteps) -> Collected:
             cells=[levels.cell(facts) for facts in kept],
             root=[roots[facts.id] for facts in kept],
             diverged=[levels.cell(facts) for facts in own if facts.diverged],
+            built_on=_built_on(kept, read.facts),
         )
         samples.append(sample)
-        for facts in (facts for facts in own if facts.id in originals):
+        for facts in sorted((facts for facts in groups[setting] if facts.id in originals), key=levels.order):
             ids = (facts.id, *originals[facts.id])
             runs = tuple(read.measured[id] for id in ids if id in read.measured)
             reruns.append(RerunSet(sample, levels.cell(facts), runs, len(ids) - len(runs)))
@@ -290,7 +298,7 @@ def _reruns(read: ReadSteps, plans: Sequence[Mapping[str, Any]]) -> dict[str, li
             others = [id for id in rerun["others"] if id not in members]
             if rerun["original"] in read.facts and any(id in read.facts for id in others):
                 found.setdefault(rerun["original"], []).extend(id for id in others if id not in taken)
-                taken.update(others)
+                taken.update(others, {rerun["original"]} - members)
     parents = {facts.parent for facts in read.facts.values()}
     siblings: dict[tuple[object, ...], list[str]] = {}
     for facts in read.facts.values():
@@ -303,6 +311,24 @@ def _reruns(read: ReadSteps, plans: Sequence[Mapping[str, Any]]) -> dict[str, li
             if others:
                 found.setdefault(first, []).extend(others)
     return found
+
+
+def _built_on(steps: Sequence[StepFacts], facts: Mapping[str, StepFacts]) -> list[StepFacts | None]:
+    """One of each kind of step that is before these: of each number, those that are not alike."""
+    found: dict[tuple[int, Setting] | None, StepFacts | None] = {}
+    pending, seen = [step.parent for step in steps], set[str | None]()
+    while pending:
+        id = pending.pop()
+        if id is None or id in seen:
+            continue
+        seen.add(id)
+        step = facts.get(id)
+        if step is None:
+            found[None] = None
+        else:
+            found.setdefault((step.step, step.setting.but_for("retention", "memory", "classes")), step)
+            pending.append(step.parent)
+    return list(found.values())
 
 
 def _in_common(facts: StepFacts, first: StepFacts | None) -> Setting:

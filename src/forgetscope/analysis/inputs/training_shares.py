@@ -1,6 +1,4 @@
-"""When in training something is known: the shares of training at which predictions are made, as probes allow them, in words."""
-
-from __future__ import annotations
+"""When in training something is known: the shares of training at which predictions are made, as probes allow them."""
 
 SHARES = (0.1, 0.25, 0.5, 1.0)  # of training, at which coefficients are kept to predict from
 EARLY = 0.25  # the share that the paper calls early
@@ -20,17 +18,3 @@ def seen_shares(probes: int) -> dict[int, float]:
         if seen not in found.values():
             found[position] = seen
     return found
-
-
-def moment(share: float, probes: int | None = None) -> str:
-    """Such as `after 25 % of training`. probes: of a step, to say also where there is none during training."""
-    if share != BEFORE:
-        return f"after {100 * share:.0f}\u202f% of training"
-    return "at the probe before training" + (" (the store has none between it and the end)" if probes == 2 else "")
-
-
-def since(share: float) -> str:
-    """From when on something holds, as `from 12 % of training on`; a share of 0 is the probe before training."""
-    if share == BEFORE:
-        return "already before training"
-    return "only at the end of training" if share == 1 else f"from {100 * share:.0f}\u202f% of training on"

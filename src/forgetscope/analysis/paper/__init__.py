@@ -1,6 +1,6 @@
 """The paper's tables, figures and claims, from samples.
 
-`tables` and `figures` fill what `analysis.exhibits` lists; `joint_model` and `comparisons` are
-analyses behind them; `claims` asks the text's claims and `verdicts` says how they are told; `printed` has the paper's own
+`cells` and `points` fill the tables and figures that `analysis.exhibits` lists; `joint_model` and `comparisons` are analyses
+behind them; `claims` asks the text's claims and `verdicts` judges them; `printed` has the paper's own
 numbers.
 """

@@ -3,23 +3,20 @@
 Correlations are compared in Fisher's z, everything else as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from forgetscope.analysis.exhibits import MODEL
+from forgetscope.analysis.exhibits.exhibit import MODEL
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Mask, Name, Sample, Subset
-from forgetscope.analysis.statistics.estimates import Estimate, fisher_z
+from forgetscope.analysis.rows import Row
+from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, mean_estimate
 from forgetscope.analysis.statistics.t_tests import Difference, paired, welch
 
 Values = NDArray[np.float64]
-Row = dict[str, Any]
 
 COMPARED: tuple[Name, ...] = (
     ("FG-R", "value"),
@@ -44,30 +41,29 @@ def on_its_scale(sample: Sample, name: Name) -> Values:
 def between_steps(sample: Sample, earlier: Subset, later: Subset, name: Name) -> Difference:
     """Later minus earlier, Welch's test."""
     values = on_its_scale(sample, name)
-    return welch(values[sample.mask(later)], values[sample.mask(earlier)])
+    return welch(*(per_experiment(sample, sample.mask(part), values) for part in (later, earlier)))
 
 
 def between_samples(sample: Sample, against: Sample, subset: Subset, name: Name) -> Difference:
     """Sample minus the other, Welch's test."""
-    return welch(on_its_scale(sample, name)[sample.mask(subset)], on_its_scale(against, name)[against.mask(subset)])
+    return welch(*(per_experiment(own, own.mask(subset), on_its_scale(own, name)) for own in (sample, against)))
 
 
 def within_steps(sample: Sample, subset: Subset, name: Name, against: Name) -> Estimate:
     """The mean difference of two quantities of the same steps."""
-    mask = sample.mask(subset)
-    return paired(on_its_scale(sample, name)[mask], on_its_scale(sample, against)[mask]).estimate
+    change = on_its_scale(sample, name) - on_its_scale(sample, against)
+    return mean_estimate(per_experiment(sample, sample.mask(subset), change))
 
 
 def steadiness(sample: Sample, subset: Subset, name: Name, against: Name) -> Estimate:
     """By how much less the first varies from step to step: the mean difference of absolute deviations from the median, which
     the test of Brown and Forsythe (1974) compares, here in pairs. Correlations as they are. Unknown below three steps."""
-    mask = sample.mask(subset)
-    both = np.stack([sample.values[name][mask], sample.values[against][mask]])
-    both = both[:, np.isfinite(both).all(axis=0)]
-    if both.shape[1] < 3:
-        return Estimate(np.nan, np.nan, np.nan, both.shape[1])
-    own, other = np.abs(both - np.median(both, axis=1, keepdims=True))
-    return paired(other, own).estimate
+    both = np.stack([sample.values[name], sample.values[against]])
+    known = sample.mask(subset) & np.isfinite(both).all(axis=0)
+    if known.sum() < 3:
+        return Estimate(np.nan, np.nan, np.nan, int(known.sum()))
+    own, other = np.abs(both - np.median(both[:, known], axis=1, keepdims=True))
+    return mean_estimate(per_experiment(sample, known, other - own))
 
 
 def between_levels(sample: Sample, subset: Subset, factor: str, levels: tuple[str, str], values: Values) -> Difference:
@@ -79,6 +75,12 @@ def between_levels(sample: Sample, subset: Subset, factor: str, levels: tuple[st
     if both:
         return paired([parts[0][root] for root in both], [parts[1][root] for root in both])
     return welch(list(parts[0].values()), list(parts[1].values()))
+
+
+def per_experiment(sample: Sample, mask: Mask, values: Values) -> Values:
+    """Of values [S]: those of the mask; where steps share experiments, as in a paired design, one mean per experiment, because
+    they are not independent."""
+    return np.array(list(_means_by_root(sample, mask, values).values())) if sample.paired else values[mask]
 
 
 def _means_by_root(sample: Sample, mask: Mask, values: Values) -> dict[str, float]:

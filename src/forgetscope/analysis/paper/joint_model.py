@@ -1,7 +1,5 @@
 """SIC, CIC and NIC together: every step's forgetting predicted by a mixed model of the other steps of its partition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -9,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetscope.analysis.exhibits import MODEL, THREE
+from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
 from forgetscope.analysis.inputs.cache import Arrays, Cache, content_of
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
 from forgetscope.analysis.inputs.samples import GridCell, Sample
-from forgetscope.analysis.statistics.estimates import Estimate
+from forgetscope.analysis.statistics.estimates import Estimate, t_quantile
 from forgetscope.analysis.statistics.mixed_models import fit, group_sums, leave_one_out
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.threads import available_cores
@@ -21,7 +19,6 @@ from forgetscope.threads import available_cores
 Values = NDArray[np.float64]
 
 PROBES = 32  # fitted at a time
-WALD = 1.959964  # standard errors to either side of a 95 % interval
 FITTED = tuple((name, statistic) for name in (MODEL, "SIC_model") for statistic in ("rho", "mae"))  # values of a step
 FEWEST = 3  # steps of a partition: with one left out, two are the least that show a variance between steps
 
@@ -55,13 +52,17 @@ class JointModels:
         return held_out[i] if held_out else np.empty((0, len(sample.steps[i].ranked)))
 
     def weights(self, sample: Sample, cell: GridCell) -> dict[str, Estimate]:
-        """Standardised fixed effects in a partition with Wald intervals; n counts its steps. Empty where there are too few."""
+        """Standardised fixed effects in a partition; n counts its steps. Empty where there are too few.
+
+        Intervals are Wald's with Student's t of steps - 1: the normal distribution's are too narrow for few steps
+        (docs/analysis.md has their coverage)."""
         steps = _steps(sample, cell)
         found = self._fitted(steps)
         if found is None:
             return {}
         numbers = zip(THREE, found["weights"].tolist(), found["weight errors"].tolist(), strict=True)
-        return {name: Estimate(w, w - WALD * error, w + WALD * error, len(steps)) for name, w, error in numbers}
+        reach = t_quantile(len(steps) - 1)
+        return {name: Estimate(w, w - reach * error, w + reach * error, len(steps)) for name, w, error in numbers}
 
     def course(self, sample: Sample, cell: GridCell, read: Callable[[str], Values]) -> tuple[Values, Values] | None:
         """[probes, groups] each: rank correlation and mean absolute error of held-out steps, from the first probes only.
@@ -104,14 +105,15 @@ def padded(steps: list[MeasuredStep]) -> tuple[Values, Values]:
 
 
 def _fit(x: Values, y: Values) -> Arrays:
-    """The last share is all of training; the others are only predicted from."""
-    predictions = leave_one_out(x, y).predictions
-    alone = leave_one_out(x[-1, :, :, :1], y).predictions
-    whole = fit(group_sums(x[-1], y))
-    scale = whole.standardised / np.where(whole.fixed[1:] == 0, np.nan, whole.fixed[1:])
-    errors = np.abs(scale) * np.sqrt(np.diagonal(whole.fixed_covariance)[1:])
+    """Of one partition, or of many [..., shares, groups, rows, 3] and [..., groups, rows] at once. The last share is all of
+    training; the others are only predicted from."""
+    predictions, last = leave_one_out(x, y[..., None, :, :]).predictions, x[..., -1, :, :, :]
+    alone = leave_one_out(last[..., :1], y).predictions
+    whole = fit(group_sums(last, y))
+    scale = whole.standardised / np.where(whole.fixed[..., 1:] == 0, np.nan, whole.fixed[..., 1:])
+    errors = np.abs(scale) * np.sqrt(np.diagonal(whole.fixed_covariance, axis1=-2, axis2=-1)[..., 1:])
     found: Arrays = {"predictions": predictions, "weights": whole.standardised, "weight errors": errors}
-    for name, predicted in ((MODEL, predictions[-1]), ("SIC_model", alone)):
+    for name, predicted in ((MODEL, predictions[..., -1, :, :]), ("SIC_model", alone)):
         found[f"{name} rho"] = spearman(predicted, y)
         found[f"{name} mae"] = _mean_absolute(predicted - y)
     return found

@@ -1,23 +1,25 @@
 """The numbers that the paper prints, beside those of a store that ran the same benchmark."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import pandas as pd
 
+from forgetscope.analysis.inputs.measured_steps import StepFacts
 from forgetscope.analysis.inputs.samples import PAPER_NAMES, Collected, Sample
-from forgetscope.analysis.paper.tables import KEYS, records
+from forgetscope.analysis.paper.cells import KEYS
+from forgetscope.analysis.rows import Row, records
 from forgetscope.benchmark.space import BenchmarkSpec
-
-Row = dict[str, Any]
+from forgetscope.data.augmentation import augmentation_of
+from forgetscope.data.known import KNOWN
+from forgetscope.spec import BESIDE_THE_PROBES, step_specs
+from forgetscope.store import Setting
 
 BASELINE = "uniform"
-SETTINGS = ("epochs", "batch", "learning_rate", "momentum", "weight_decay", "alpha", "sampling", "image_size")
+# By the names of options: what tables tell apart, and what is measured beside and changes nothing else.
+TOLD_APART = ("policy", "policy_source", "retention", "classes", "protocol", *BESIDE_THE_PROBES)
 COLUMNS = ("paper", "paper_lo", "paper_hi", "paper_sd", "paper_p", "difference", "overlap")
 
 
@@ -33,14 +35,52 @@ def beside_paper(tables: Mapping[str, pd.DataFrame], collection: Collected) -> d
 
 
 def deviations(sample: Sample) -> tuple[str, ...] | None:
-    """How a sample differs from the paper's benchmark on its data set, as `epochs = 5 (paper: 170)`; None for other data."""
+    """How a sample differs from the paper's benchmark on its data set, as `epochs = 5 (paper: 170)`; None for other data.
+
+    Everything counts that can change a number, in these steps and in those that they build on. The paper's benchmark is what
+    its text says, or what its released scripts do: what is nearer is named, and a mixture of both is neither."""
     if sample.dataset not in PAPER_NAMES or not sample.steps:
         return None
-    paper, setting = BenchmarkSpec.load(sample.dataset).template, sample.steps[0].facts.setting
-    options = {**setting.options, "image_size": setting.image_size}
-    own = {"network": setting.network, "policy": sample.policy, **{name: options[name] for name in SETTINGS}}
-    differing = {name: (value, getattr(paper, name)) for name, value in own.items() if value != getattr(paper, name)}
-    return tuple(f"{name} = {_set(value)} (paper: {_set(printed)})" for name, (value, printed) in differing.items())
+    steps = [*{(own.facts.step, own.facts.setting): own.facts for own in sample.steps}.values(), *sample.built_on]
+    of_each = (_differing(sample, steps, behaviour) for behaviour in ("text", "released"))
+    return min(of_each, key=len)
+
+
+def _differing(sample: Sample, steps: Sequence[StepFacts | None], behaviour: str) -> tuple[str, ...]:
+    paper, known = _paper(sample.dataset, behaviour), KNOWN[sample.dataset]
+    found = {} if sample.policy == BASELINE else {"policy": f"policy = {sample.policy} (paper: {BASELINE})"}
+    for facts in steps:
+        if facts is None:
+            found["not here"] = "first steps that are not in the store"
+            continue
+        first, setting = facts.step == 1, facts.setting
+        own = {**_counting(setting), "image_size": setting.shape[0], "classes": facts.data_classes or known.classes}
+        printed = {**_counting(paper[not first]), "image_size": known.side, "classes": known.classes}
+        for name, other in {**dict.fromkeys(own), **printed}.items():
+            value = own.get(name)
+            called = "first_batch" if first and name == "batch" else name
+            if value != other:
+                where = " in first steps" if first and called == name and name not in found else ""
+                found.setdefault(called, f"{called} = {_set(value)}{where} (paper: {_set(other)})")
+    return tuple(found.values())
+
+
+@cache
+def _paper(dataset: str, behaviour: str) -> tuple[Setting, Setting]:
+    """Of a first step and of later ones."""
+    run, known = BenchmarkSpec.load(dataset, {"script_behaviour": behaviour}).template, KNOWN[dataset]
+    data = {"name": dataset, "digest": "", "shape": (known.side, known.side)}
+    specs = step_specs(run, ((0,), (1,)), augmentation_of(dataset)(known.side))
+    infos = ({"data": data, "spec": spec.model_dump(mode="json"), "network": run.network} for spec in specs)
+    first, later = map(Setting.of, infos)
+    return first, later
+
+
+def _counting(setting: Setting) -> dict[str, object]:
+    """What can change a number, besides what a table tells apart: network and options, those of augmentation one by one."""
+    options = dict(setting.but_for(*TOLD_APART).options)
+    augmentation = options.pop("augmentation")
+    return {"network": setting.network, "network_source": setting.network_source, **options, **augmentation}
 
 
 def overlap(first: tuple[float, float], second: tuple[float, float]) -> bool | None:

@@ -1,10 +1,7 @@
 """What a store lacks, what was left out, and how many more experiments narrower intervals would take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +10,9 @@ from forgetscope.analysis.inputs.samples import Collected, GridCell, Omitted, Sa
 from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
 from forgetscope.analysis.paper.joint_model import FEWEST
 from forgetscope.analysis.paper.printed import deviations
+from forgetscope.analysis.rows import Row
 from forgetscope.analysis.statistics.estimates import fisher_z, mean_estimate, needed_samples
 from forgetscope.characters import counted
-
-Row = dict[str, Any]
 
 HALF_WIDTHS = (0.05, 0.02)  # of 95 % intervals that may be wanted
 ADVISED = (("FG-R", "value"), ("FG-HG", "value"), ("SIC", "rho"), ("CIC", "rho"), ("NIC", "rho"))
@@ -174,8 +170,8 @@ def _missing_in(sample: Sample) -> Iterator[str]:
             levels = max(2, len(sample.increments(number))) * max(2, len(sample.retentions(number)))
             lacking = 2 * levels - sum(min(2, n) for n in counts.values())
             yield (
-                f", step {number}: the effects of retention and increment need two levels of each and two steps in every "
-                f"partition, {counted(lacking, 'more experiment')} would do."
+                f", step {number}: the effects of retention and increment together need two levels of each and two steps in "
+                f"every partition, {counted(lacking, 'more experiment')} would do; one with two levels is tested alone."
             )
         elif min(counts.values()) < 2:
             experiments = counted(sum(max(0, 2 - n) for n in counts.values()), "more experiment")

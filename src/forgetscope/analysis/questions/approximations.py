@@ -4,8 +4,6 @@ Each form of a coefficient is the plain sum of its terms over its probes. Two fo
 classes by forgetting (paired over steps, in Fisher's z) and by how alike they rank the classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,21 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.experiments import MEASURES
-from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate, spearman
+from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.analysis.statistics.t_tests import Difference, paired_correlations
 from forgetscope.errors import StoreError
+from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.spec import BESIDE_THE_PROBES
-from forgetscope.store import (
-    ALL_LAYERS,
-    COEFFICIENTS,
-    EVERY_ITERATION,
-    RELEASED,
-    Setting,
-    Store,
-    StoredStep,
-    TellLeftOut,
-    first_step,
-)
+from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED, Setting, Store, StoredStep, TellLeftOut, first_step
 
 Values = NDArray[np.float64]
 
@@ -194,7 +184,7 @@ def _thinnings(group: Sequence[_Step]) -> Iterator[Thinning]:
 
 def _rankings(steps: Sequence[_Step], forms: Sequence[Values]) -> list[float]:
     """How well a form of a coefficient ranks the past classes of each step by forgetting."""
-    return [spearman(form, step.forgetting) for form, step in zip(forms, steps, strict=True)]
+    return [float(spearman(form, step.forgetting)) for form, step in zip(forms, steps, strict=True)]
 
 
 def spacings(iterations: int, epochs: int) -> dict[str, NDArray[np.int64]]:

@@ -3,8 +3,6 @@
 That they differ in nothing else is read from the records of the runs, before any number is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence
@@ -87,21 +85,16 @@ def _must_be_equal(run: StoredStep, first: StoredStep, what: str, mine: object, 
 
 def _facts(run: StoredStep) -> dict[str, object]:
     """What must be equal in two runs, by name; initial weights apart, which not every record tells."""
-    options = run.spec.model_dump(mode="json")
+    options, table = run.spec.model_dump(mode="json"), run.table("rehearsal")
+    # Of what is in the table: the bytes of the file also tell which version of a library wrote it.
+    rehearsed = "".join(f"{name} {table[name].to_pylist()}\n" for name in sorted(table.column_names))
     return {
         "parent": run.parent,
         "data": run.info["data"]["digest"],
         "number of new classes": len(options.pop("classes")),
         **options,
-        "rehearsal set": _rehearsal_digest(run),
+        "rehearsal set": hashlib.sha256(rehearsed.encode()).hexdigest(),
     }
-
-
-def _rehearsal_digest(step: StoredStep) -> str:
-    """Of what is in the table: the bytes of the file also tell which version of a library wrote it."""
-    table = step.table("rehearsal")
-    content = "".join(f"{name} {table[name].to_pylist()}\n" for name in sorted(table.column_names))
-    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _controlled_step(store: Store, picked: Reruns) -> ControlledStep:

@@ -1,25 +1,23 @@
 """How early the most forgotten classes can be named, out of sample, and how far predicted forgetting can be trusted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from forgetscope.analysis.exhibits import MODEL, THREE
+from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Subset
-from forgetscope.analysis.inputs.training_shares import SHARES, moment, seen_shares
-from forgetscope.analysis.paper.figures import swarms
+from forgetscope.analysis.inputs.training_shares import SHARES, seen_shares
 from forgetscope.analysis.paper.joint_model import JointModels
+from forgetscope.analysis.paper.points import swarms
+from forgetscope.analysis.rows import Row
 from forgetscope.analysis.statistics.bootstrap import cluster_bca, cluster_mean_bca
 from forgetscope.analysis.statistics.detection import most_forgotten, precision_at_k, roc_auc
+from forgetscope.analysis.statistics.estimates import share_estimate
 
 Values = NDArray[np.float64]
-Row = dict[str, Any]
 
 GROUPS = {"most forgotten tenth": 0.1, "most forgotten quarter": 0.25}
 BINS = 10
@@ -30,7 +28,7 @@ WARNING = (
     *("precision", "precision_lo", "precision_hi", "auc", "auc_lo", "auc_hi", "n", "simulated"),
 )
 FLAGGED = (
-    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "swarm", "step_id", "share", "moment"),
+    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "swarm", "step_id", "share"),
     *("predictor", "class_id", "score", "forgetting", "flagged", "hit"),
 )
 CALIBRATION = (
@@ -80,7 +78,7 @@ def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Ro
     roots = [sample.root[i] for i in chosen]
     for group, part in GROUPS.items():
         found = _measured(scores, [sample.steps[i].ranked for i in chosen], part)
-        ends = cluster_mean_bca(found, roots, resamples=RESAMPLES)  # [shares, predictors, 2, 2]
+        ends = _ends(found, roots)  # [shares, predictors, 2, 2]
         for k, share in seen_shares(sample.probes(subset.step)).items():
             for p, predictor in enumerate(predictors):
                 own = found[:, k, p]
@@ -90,6 +88,19 @@ def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Ro
                     row[name] = float(known[:, m].mean()) if len(known) else np.nan
                     row[f"{name}_lo"], row[f"{name}_hi"] = ends[k, p, m].tolist()
                 yield row
+
+
+def _ends(found: Values, roots: list[str]) -> Values:
+    """[..., 2], of means over found [steps, ...]. Where all are 1, or all 0, nothing can be resampled: the mean is then at
+    least, or at most, what a share of that many hits can be, because no more values are 1 than their mean says."""
+    ends = cluster_mean_bca(found, roots, resamples=RESAMPLES)
+    for place in np.argwhere(np.isnan(ends[..., 0])):
+        own = found[(slice(None), *place)]
+        known = np.isfinite(own)
+        if known.any() and set(own[known].tolist()) in ({0.0}, {1.0}):
+            share = share_estimate(own, len({roots[i] for i in np.flatnonzero(known)}))
+            ends[tuple(place)] = share.low, share.high
+    return ends
 
 
 def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModels) -> Iterator[Row]:
@@ -102,8 +113,7 @@ def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModel
         return
     hits = most_forgotten(step.ranked, k)
     where = {**sample.where(cell), "swarm": str(swarm), "step_id": step.facts.id}
-    probes = sample.probes(cell.step)
-    for position, share in seen_shares(probes).items():
+    for position, share in seen_shares(sample.probes(cell.step)).items():
         score = scores[position]
         if not np.isfinite(score).all():
             continue
@@ -111,7 +121,7 @@ def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModel
         for c, id in enumerate(step.class_ids[step.complete].tolist()):
             yield {
                 **where,
-                **{"share": share, "moment": moment(share, probes), "predictor": MODEL if len(held_out) else "SIC"},
+                **{"share": share, "predictor": MODEL if len(held_out) else "SIC"},
                 **{"class_id": id, "score": float(score[c])},
                 **{"forgetting": float(step.ranked[c]), "flagged": bool(chosen[c]), "hit": bool(hits[c])},
             }

@@ -1,12 +1,10 @@
 """Rehearsal policies compared in pairs: experiments that share their first step and differ in nothing but the policy."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forgetscope.analysis.experiments import Experiment, StepSummary, policy_names
+from forgetscope.analysis.experiments import BEYOND_NOISE, Experiment, StepSummary, beyond_noise, policy_names
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
 from forgetscope.store import POLICY, Store
 
@@ -18,7 +16,12 @@ QUANTITIES = {
     "forgetting_range": "FG-R",
     "forgetting_half_gap": "FG-HG",
     "worst_forgetting": "FG, worst class",
+    "true_variance": "FG, true variance",
+    "range_floor": "FG-R, by noise",
+    "half_gap_floor": "FG-HG, by noise",
 }
+MEANS = {**QUANTITIES, **BEYOND_NOISE}
+FLOORS = {"forgetting_range": "range_floor", "forgetting_half_gap": "half_gap_floor"}  # what noise alone would show of each
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class PolicyComparison:
     policy: str
     baseline: str
     pairs: int
-    means: dict[str, Estimate]
+    means: dict[str, Estimate]  # and those of `BEYOND_NOISE`
     differences: dict[str, Estimate]  # policy minus baseline, within pairs
     diverged: int  # further steps of this policy whose training diverged; they are in no pair
 
@@ -86,7 +89,8 @@ def _comparison(
         policy=policy,
         baseline=baseline,
         pairs=len(pairs),
-        means={name: mean_estimate([mine for mine, _ in both]) for name, both in values.items()},
+        means={name: mean_estimate([mine for mine, _ in both]) for name, both in values.items()}
+        | beyond_noise([mine for mine, _ in pairs]),
         differences={name: mean_estimate([mine - base for mine, base in both]) for name, both in values.items()},
         diverged=diverged,
     )

@@ -1,7 +1,5 @@
 """Which classes suffer: the mean forgetting of each class over the steps in which it is a past class."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,17 +1,22 @@
 """Variants of a run compared with it in pairs: how unevenly they forget, and how well the coefficients rank the classes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary, beyond_noise
 from forgetscope.analysis.questions.policies import planned_experiments
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.t_tests import Difference, paired, paired_correlations
 from forgetscope.store import Store
 
-FORGETTING = {"accuracy": "accuracy", "mean_forgetting": "mean FG", "forgetting_range": "FG-R", "forgetting_half_gap": "FG-HG"}
+FORGETTING = {
+    "accuracy": "accuracy",
+    "mean_forgetting": "mean FG",
+    "forgetting_range": "FG-R",
+    "range_floor": "FG-R by noise alone",
+    "forgetting_half_gap": "FG-HG",
+    "half_gap_floor": "FG-HG by noise alone",
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class VariantComparison:
     common_parent: bool  # whether second steps start from the baseline's first steps
     pairs: int
     diverged: int  # further steps of this variant whose training diverged
-    means: dict[str, Estimate]  # by name: those of forgetting, and the rank correlation of each measure with forgetting
+    means: dict[str, Estimate]  # of forgetting, of `BEYOND_NOISE`, and the rank correlation of each measure with forgetting
     differences: dict[str, Difference]
 
 
@@ -54,7 +59,7 @@ def _by_seed(experiments: Sequence[Experiment], number: int) -> dict[int, StepSu
 def _row(
     step: int, name: str, common: bool, mine: Sequence[StepSummary], base: Sequence[StepSummary], diverged: int
 ) -> VariantComparison:
-    means: dict[str, Estimate] = {}
+    means = beyond_noise(mine)
     differences: dict[str, Difference] = {}
     for quantity in FORGETTING:
         values, others = ([getattr(summary, quantity) for summary in side] for side in (mine, base))

@@ -4,15 +4,15 @@ The model with both factors and their interaction fits every cell's mean, so the
 design matrix, and HC3 is the sum over a cell of (e / (1 - 1/n))² / n².
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import fdtrc
+from scipy.special import fdtrc, ncfdtrinc
+
+from forgetscope.analysis.statistics.estimates import CONFIDENCE, Estimate
 
 Array = NDArray[np.float64]
 Coding = Literal["sum", "treatment"]
@@ -62,9 +62,18 @@ def anova(
     if not reason:
         means = np.bincount(cell, weights=value, minlength=cells) / counts
         error = value - means[cell]
-        covariance = _hc3(error, cell, counts) if groups is None else _clustered(error, cell, counts, groups)
+        covariance = _covariance(error, cell, counts, groups)
     contrasts = zip(names, _contrasts(shape, coding), strict=True)
     return {name: _test(contrast, means, covariance, df2, reason) for name, contrast in contrasts if len(contrast)}
+
+
+def explained(f: float, df1: int, df2: float, n: int) -> Estimate:
+    """How much an effect explains, lambda / (lambda + n), with the interval that F's noncentral distribution gives (Steiger
+    2004); the value has F df1 for lambda. Of n values, whether independent or in clusters, which leave fewer df2."""
+    tail = (1 - CONFIDENCE) / 2
+    parts = f * df1, *(float(ncfdtrinc(df1, df2, p, f)) for p in (1 - tail, tail))
+    value, low, high = (part / (part + n) for part in parts)
+    return Estimate(value, low, high, n)
 
 
 def holm(p: ArrayLike) -> Array:
@@ -103,14 +112,13 @@ def _obstacle(
     return "fewer than two clusters" if clusters is not None and clusters < 2 else ""
 
 
-def _hc3(error: Array, cell: NDArray[np.int64], counts: NDArray[np.int64]) -> Array:
-    """Of the cell means (MacKinnon and White 1985): the leverage of a row is one over the rows of its cell."""
-    scaled = (error / (1 - 1 / counts[cell])) ** 2
-    return np.diag(np.bincount(cell, weights=scaled, minlength=len(counts)) / counts.astype(np.float64) ** 2)
-
-
-def _clustered(error: Array, cell: NDArray[np.int64], counts: NDArray[np.int64], groups: NDArray[np.int64]) -> Array:
-    number, cells, n = int(groups.max()) + 1, len(counts), len(error)
+def _covariance(error: Array, cell: NDArray[np.int64], counts: NDArray[np.int64], groups: NDArray[np.int64] | None) -> Array:
+    """Of the cell means. HC3 (MacKinnon and White 1985), without groups: a row's leverage is one over the rows of its cell."""
+    cells, n = len(counts), len(error)
+    if groups is None:
+        scaled = (error / (1 - 1 / counts[cell])) ** 2
+        return np.diag(np.bincount(cell, weights=scaled, minlength=cells) / counts.astype(np.float64) ** 2)
+    number = int(groups.max()) + 1
     sums = np.bincount(groups * cells + cell, weights=error, minlength=number * cells).reshape(number, cells) / counts
     correction = number / (number - 1) * (n - 1) / (n - cells) if n > cells else math.nan
     covariance: Array = sums.T @ sums * correction

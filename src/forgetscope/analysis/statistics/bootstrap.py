@@ -4,12 +4,11 @@ A standard deviation needs only how often a resample holds each value. So sample
 a matrix of counts times the values and their squares gives all of them, in memory that does not grow with their number.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +20,7 @@ from forgetscope.randomness import Streams
 from forgetscope.threads import available_cores
 
 Array = NDArray[np.float64]
+Counted = tuple[slice, Array]  # which resamples, and how often each holds each value: [rows, n]
 
 CONFIDENCE = 0.95
 RESAMPLES = 1_000_000
@@ -62,7 +62,7 @@ def sd_bca(
         with ThreadPoolExecutor(threads or available_cores()) as pool, threadpool_limits(1, user_api="blas"):
             for start in range(0, len(known), size):
                 part = standard[start : start + size]
-                distribution = _distribution(part, count, seed, drawn, pool, tick)
+                distribution = _distribution(part, count, partial(_count, n, count, seed, drawn), pool, tick)
                 found = pool.map(_ends, distribution, itertools.repeat(1.0), _jackknife(part))
                 chosen = known[start : start + size]
                 ends[chosen] = np.array(list(found)) * scale[chosen, None]
@@ -116,20 +116,15 @@ def cluster_mean_bca(values: ArrayLike, clusters: ArrayLike, *, resamples: int =
 
 
 def _distribution(
-    standard: Array,
-    resamples: int,
-    seed: int,
-    drawn: NDArray[np.int64] | None,
-    pool: ThreadPoolExecutor,
-    tick: Callable[[], None],
+    standard: Array, resamples: int, count: Callable[[int], Counted], pool: ThreadPoolExecutor, tick: Callable[[], None]
 ) -> Array:
-    """[samples, resamples]."""
+    """[samples, resamples]. count: of each chunk."""
     samples, n = standard.shape
     out = np.empty((samples, resamples))
     columns = np.concatenate([standard, standard**2]) / n
 
     def fill(chunk: int) -> None:
-        rows, counts = _count(n, resamples, seed, drawn, chunk)
+        rows, counts = count(chunk)
         own, sums = out[:, rows], columns @ counts.T
         np.square(sums[:samples], out=own)
         np.subtract(sums[samples:], own, out=own)
@@ -144,8 +139,7 @@ def _chunks(n: int, resamples: int) -> int:
     return -(-resamples // max(1, CHUNK // n))
 
 
-def _count(n: int, resamples: int, seed: int, drawn: NDArray[np.int64] | None, chunk: int) -> tuple[slice, Array]:
-    """Which resamples belong to a chunk, and how often each holds each value: [rows, n]."""
+def _count(n: int, resamples: int, seed: int, drawn: NDArray[np.int64] | None, chunk: int) -> Counted:
     size = max(1, CHUNK // n)
     rows = slice(chunk * size, min((chunk + 1) * size, resamples))
     count = rows.stop - rows.start
@@ -163,8 +157,7 @@ def _jackknife(standard: Array) -> Array:
     """[samples, n]: the standard deviation without each value, for samples of mean 0 and standard deviation 1."""
     n = standard.shape[1]
     mean, square = -standard / (n - 1), (n - standard**2) / (n - 1)
-    spread: Array = np.sqrt(np.maximum(square - mean**2, 0))
-    return spread
+    return np.asarray(np.sqrt(np.maximum(square - mean**2, 0)))
 
 
 def _ends(distribution: Array, value: float, left_out: Array, tie: float = TIE) -> tuple[float, float]:

@@ -1,7 +1,5 @@
 """How well a score finds the most forgotten classes: precision among the first k, and the area under the ROC curve."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

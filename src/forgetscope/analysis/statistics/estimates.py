@@ -1,7 +1,5 @@
 """Estimates with intervals. Validated against scipy and by hand in the tests."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math
@@ -10,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 
 from forgetscope.analysis.statistics import bootstrap
-from forgetscope.analysis.statistics import rank_correlation as ranks
 from forgetscope.errors import InputError
 
 CONFIDENCE = 0.95
+PERFECT = 1 - 1e-10  # but for rounding; a single tie among 200 classes leaves 1 - 4e-7
 
 
 @dataclass(frozen=True)
@@ -44,19 +42,29 @@ class Estimate:
         return value.replace("-", "−"), f"{interval}, n = {self.n}".replace("-", "−")
 
 
-def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Rank correlation over the pairs in which both are known; average ranks for ties.
-
-    NaN below three pairs, and where one of the two is constant: there is no ranking to agree with."""
-    return float(ranks.spearman(x, y))
-
-
 def mean_estimate(values: ArrayLike) -> Estimate:
     """Plain mean with a Student t interval; NaN values are left out."""
     known = known_values(values)
     n, value = len(known), float(known.mean()) if len(known) else math.nan
     margin = t_quantile(n - 1) * float(known.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     return Estimate(value, value - margin, value + margin, n)
+
+
+def share_estimate(hits: ArrayLike, trials: int | None = None) -> Estimate:
+    """The share of hits (1; 0 is a miss, NaN neither) with its exact binomial interval (Clopper and Pearson 1934), which does
+    not collapse where all or none are hits. trials: how many of them are independent, where that is fewer; then it is
+    approximate, and they are its n.
+
+    >>> print(share_estimate([0, 0, 0]))
+    0.000 (0.000, 0.708), n = 3
+    """
+    known = known_values(hits)
+    n, value = len(known), float(known.mean()) if len(known) else math.nan
+    counted = n if trials is None else trials
+    hit, tail = value * counted, (1 - CONFIDENCE) / 2
+    low = float(betaincinv(hit, counted - hit + 1, tail)) if hit > 0 else 0.0
+    high = float(betaincinv(hit + 1, counted - hit, 1 - tail)) if hit < counted else 1.0
+    return Estimate(value, low, high, counted) if n else Estimate(math.nan, math.nan, math.nan, 0)
 
 
 def correlation_estimate(correlations: ArrayLike, classes: int | Sequence[int]) -> Estimate:
@@ -69,11 +77,12 @@ def correlation_estimate(correlations: ArrayLike, classes: int | Sequence[int]) 
 
 
 def fisher_z(correlations: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]:
-    """atanh rho, with perfect correlations of n ranks clipped to 1 - 6 / (n^3 - n); the only place where this is done."""
+    """atanh rho, with perfect correlations of n ranks taken as 1 - 6 / (n^3 - n); the only place where this is done. Others
+    stay as they are, also those that ties, or controlled variables, bring nearer to 1 than that."""
     rho = np.asarray(correlations, np.float64)
     n = np.maximum(np.broadcast_to(np.asarray(classes, np.float64), rho.shape), 2)
     limit = 1 - 6 / (n**3 - n)
-    z: NDArray[np.float64] = np.arctanh(np.clip(rho, -limit, limit))
+    z: NDArray[np.float64] = np.arctanh(np.where(np.abs(rho) > PERFECT, np.sign(rho) * limit, rho))
     return z
 
 

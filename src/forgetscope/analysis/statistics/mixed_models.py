@@ -6,8 +6,6 @@ knows: a fit costs the same for 10 and for 10,000 rows, and leaving a group out 
 shift and scale of predictors and response, so standardising on a training part changes no prediction.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 

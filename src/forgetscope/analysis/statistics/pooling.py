@@ -1,7 +1,5 @@
 """Means and standard deviations over steps: correlations in Fisher's z, everything else as it is."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass

@@ -3,13 +3,12 @@
 Each problem uses the classes for which all of its variables are known, as scipy and pingouin do with complete rows.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
@@ -21,14 +20,8 @@ COLLINEAR = 1e-10  # share of a rank variance that counts as none; the smallest 
 def average_ranks(values: ArrayLike) -> Array:
     """Ranks from 1 along the last axis, ties share their average; NaN stays NaN and counts for nothing."""
     x = np.asarray(values, np.float64)
-    if x.size == 0:
-        return np.full(x.shape, np.nan)
-    rows = x.reshape(-1, x.shape[-1])
-    ranks = np.empty(rows.shape)
-    size = max(1, CHUNK // rows.shape[1])
-    for start in range(0, len(rows), size):
-        ranks[start : start + size] = _ranks_of_rows(rows[start : start + size])
-    return ranks.reshape(x.shape)
+    rows = pd.DataFrame(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))
+    return rows.rank(axis=1).to_numpy().reshape(x.shape)
 
 
 def rank_correlations(*variables: ArrayLike) -> Array:
@@ -64,8 +57,8 @@ def spearman(x: ArrayLike, y: ArrayLike) -> Array:
 def partial_spearman(x: ArrayLike, y: ArrayLike, controls: Sequence[ArrayLike]) -> Array:
     """[...]: partial correlation of the ranks of x and y given the ranks of the controls, over complete rows.
 
-    NaN below 3 + len(controls) rows, where a variable is constant, where the controls determine one another's ranks, or
-    where they determine those of x or y: nothing is left to correlate."""
+    NaN below 3 + len(controls) rows, where a variable is constant, or where the controls determine the ranks of x or y:
+    nothing is left to correlate. Controls of equal ranks count as one."""
     correlations = rank_correlations(x, y, *controls)
     known = np.logical_and.reduce(np.broadcast_arrays(*[~np.isnan(np.asarray(v, np.float64)) for v in (x, y, *controls)]))
     enough = known.sum(axis=-1) >= 3 + len(controls)
@@ -75,13 +68,14 @@ def partial_spearman(x: ArrayLike, y: ArrayLike, controls: Sequence[ArrayLike]) 
 def partial_correlation(correlations: ArrayLike, x: int, y: int, controls: Sequence[int]) -> Array:
     """[...]: of variables x and y given the controls, from correlation matrices [..., variables, variables].
 
-    One ranking serves many questions: rank_correlations once, then this for each choice of controls. It cannot know how many
-    rows stand behind a matrix; fewer than 3 + len(controls) mean nothing."""
+    One ranking serves many questions: rank_correlations once, then this for each choice of controls. A control that the ones
+    before it determine changes nothing. It cannot know how many rows stand behind a matrix; fewer than 3 + len(controls) mean
+    nothing."""
     order = [x, y, *controls]
     rest = np.asarray(correlations, np.float64)[..., order, :][..., :, order].copy()
     for c in range(2, len(order)):  # regress everything on one control after the other
         column, pivot = rest[..., :, c].copy(), rest[..., c, c].copy()
-        pivot = np.where(pivot > COLLINEAR, pivot, np.nan)
+        pivot = np.where(pivot <= COLLINEAR, np.inf, pivot)
         rest -= column[..., :, None] * (column / pivot[..., None])[..., None, :]
     vx, vy = rest[..., 0, 0], rest[..., 1, 1]
     left = (vx > COLLINEAR) & (vy > COLLINEAR)
@@ -117,21 +111,3 @@ def _ranks_of_complete(values: Array, missing: NDArray[np.bool_], incomplete: ND
         ranks = ranks.copy()
         ranks[others] = average_ranks(np.where(incomplete[others], np.nan, np.broadcast_to(values, incomplete.shape)[others]))
     return np.where(incomplete, 0.0, 2 * ranks)
-
-
-def _ranks_of_rows(rows: Array) -> Array:
-    """[rows, classes]. NaN sorts last and equals nothing, so it ties with nothing either."""
-    order = np.argsort(rows, axis=-1)
-    ordered = np.take_along_axis(rows, order, axis=-1)
-    position = np.arange(rows.shape[1], dtype=np.int32)
-    beyond = np.int32(rows.shape[1])
-    starts = np.ones(rows.shape, bool)
-    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=starts[:, 1:])
-    ends = np.ones(rows.shape, bool)
-    ends[:, :-1] = starts[:, 1:]
-    first = np.maximum.accumulate(np.where(starts, position, np.int32(0)), axis=-1)
-    last = np.minimum.accumulate(np.where(ends, position, beyond)[:, ::-1], axis=-1)[:, ::-1]
-    ranks = np.empty(rows.shape)
-    np.put_along_axis(ranks, order, 0.5 * (first + last) + 1, axis=-1)
-    ranks[np.isnan(rows)] = np.nan
-    return ranks

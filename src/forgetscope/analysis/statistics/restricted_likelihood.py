@@ -120,9 +120,8 @@ def maximise(groups: Groups, start: Array) -> Maximum:
         direction[better], gain[better] = _newton(here[better])
         length = np.where(better, 1.0, length / 4)
     else:
-        _keep_better(best, np.arange(count)[active], here)
-    boundary = _settle_on_boundary(groups, best)
-    return Maximum(best, converged, boundary)
+        _keep_better(best, active, here)
+    return Maximum(best, converged, _settle_on_boundary(groups, best))
 
 
 def evaluate(groups: Groups, factor: Array) -> Point:
@@ -152,9 +151,9 @@ def evaluate(groups: Groups, factor: Array) -> Point:
     crossed, squares, scored = sums[:, : p * p], sums[:, p * p : 2 * p * p], sums[:, 2 * p * p :]
     jacobian = _jacobian(factor)  # [batch, p², k]: dPsi / dL
     # tr(P_i D A_i E) = P[a, b] D[b, c] A[c, d] E[d, a]
-    hessian = _turned(crossed, p, (0, 3, 1, 2)) @ jacobian
+    hessian = _turned(crossed, p) @ jacobian
     hessian = np.swapaxes(jacobian, -1, -2) @ hessian
-    moved = (_turned(squares, p, (0, 3, 1, 2)) @ jacobian).reshape(len(w), p, p, -1)  # sum_i A_i D A_i
+    moved = (_turned(squares, p) @ jacobian).reshape(len(w), p, p, -1)  # sum_i A_i D A_i
     moved = np.einsum("bij,bjlk->bilk", inverse, moved)
     hessian -= np.einsum("bijk,bjil->bkl", moved, moved)
     pushed = np.swapaxes(scored.reshape(-1, p, p, p), 1, 2).reshape(-1, p, p * p) @ jacobian  # sum_i A_i D u_i
@@ -169,10 +168,9 @@ def evaluate(groups: Groups, factor: Array) -> Point:
 
 def start_near(covariance: Array) -> Array:
     """L close to that of a relative covariance [batch, p, p], and never singular: a saddle holds whoever starts on it."""
-    p = covariance.shape[-1]
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.01))[:, None, :]
-    return _lower(root, p)
+    return _lower(root)
 
 
 def _solve(factors: Array, lower: Array) -> tuple[Array, Array]:
@@ -215,17 +213,15 @@ def _jacobian(lower: Array) -> Array:
     return (one_sided + np.swapaxes(one_sided, 1, 2)).reshape(len(lower), p * p, -1)
 
 
-def _turned(sums: Array, p: int, order: tuple[int, int, int, int]) -> Array:
-    """[batch, p², p²] with its four indices in another order."""
-    turned = sums.reshape(-1, p, p, p, p).transpose(0, *(axis + 1 for axis in order))
-    return turned.reshape(-1, p * p, p * p)
+def _turned(sums: Array, p: int) -> Array:
+    """[batch, p², p²]: what is at ab, cd goes to ad, bc."""
+    return sums.reshape(-1, p, p, p, p).transpose(0, 1, 4, 2, 3).reshape(-1, p * p, p * p)
 
 
 def _newton(point: Point) -> tuple[Array, Array]:
     """A step [batch, p, p] downhill, and half its slope: the decrease that the curvature promises.
 
     Negative curvature counts by its size: the step leads away from saddles."""
-    p = point.factor.shape[-1]
     values, vectors = np.linalg.eigh(point.hessian)
     size = np.abs(values)
     size = np.maximum(size, 1e-9 * size.max(axis=-1, keepdims=True, initial=0) + 1e-300)
@@ -235,7 +231,7 @@ def _newton(point: Point) -> tuple[Array, Array]:
     reach = 1 + np.linalg.norm(point.factor, axis=(1, 2))
     step *= np.minimum(1, reach / np.maximum(np.linalg.norm(step, axis=1), 1e-300))[:, None]
     matrix = np.zeros_like(point.factor)
-    matrix[:, *_lower_indices(p)] = step
+    matrix[:, *_lower_indices(matrix.shape[-1])] = step
     return matrix, gain
 
 
@@ -249,19 +245,18 @@ def _away_from_boundary(point: Point) -> tuple[Array, Array]:
     curvature = np.maximum(curvature, 1e-300)
     variance = -lowest / curvature
     added = np.concatenate([point.factor, (np.sqrt(variance)[:, None] * v)[..., None]], axis=-1)
-    return _lower(added, p), 0.5 * lowest**2 / curvature
+    return _lower(added), 0.5 * lowest**2 / curvature
 
 
 def _settle_on_boundary(groups: Groups, best: Point) -> NDArray[np.bool_]:
     """Whether a singular Psi is as likely; if so it takes the place of the nearly singular one that the search came to."""
-    p = best.factor.shape[-1]
     values, vectors = np.linalg.eigh(best.factor @ np.swapaxes(best.factor, -1, -2))
     candidates = np.flatnonzero((values < SMALL).any(axis=1))
     boundary = np.zeros(len(values), bool)
     if len(candidates):
         values, vectors = values[candidates], vectors[candidates]
         root = vectors * np.sqrt(np.where(values < SMALL, 0, values))[:, None, :]
-        settled = evaluate(groups[candidates], _lower(root, p))
+        settled = evaluate(groups[candidates], _lower(root))
         as_good = settled.value <= best.value[candidates] + LEFT
         best[candidates[as_good]] = settled[as_good]
         boundary[candidates[as_good]] = True
@@ -279,6 +274,6 @@ def _lower_indices(p: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.tril_indices(p)
 
 
-def _lower(root: Array, p: int) -> Array:
+def _lower(root: Array) -> Array:
     """Lower triangular L with L L' = root root'."""
-    return np.swapaxes(np.linalg.qr(np.swapaxes(root, -1, -2), mode="r"), -1, -2)[..., :p]
+    return np.swapaxes(np.linalg.qr(np.swapaxes(root, -1, -2), mode="r"), -1, -2)[..., : root.shape[-2]]

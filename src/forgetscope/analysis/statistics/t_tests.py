@@ -1,7 +1,5 @@
 """Student's t tests of two sets of measurements: independent (Welch) or in pairs; correlations are compared in Fisher's z."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Archives are read in place, member by member; nothing is ever extracted."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import os

@@ -1,12 +1,9 @@
 """One's own images as arrays: given in Python, or in a .npz file."""
 
-from __future__ import annotations
-
 import math
 import os
 import zipfile
-import zlib
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
 from tokenize import TokenError  # what numpy lets out of a header that is no Python
 from typing import IO, BinaryIO
@@ -17,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from forgetscope.data.limits import check_classes, check_unpacked
 from forgetscope.data.readers.archives import zip_directory
-from forgetscope.data.sources import Source, Split, open_regular
+from forgetscope.data.sources import UNZIPPING, Source, Split, open_regular
 from forgetscope.errors import DataError
 
 ARRAYS = (("train_images", "x_train"), ("train_labels", "y_train"), ("test_images", "x_test"), ("test_labels", "y_test"))
@@ -36,17 +33,7 @@ def read_npz(path: Path) -> Source:
             wanted = {name: members[member] for name, member in chosen.items() if member is not None}
             wanted |= {"classes": members["classes"]} if "classes" in members else {}
             arrays = _read_arrays(path, file, wanted)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-        RuntimeError,
-        KeyError,
-        TokenError,
-    ) as error:
+    except (*UNZIPPING, TypeError, TokenError) as error:
         raise DataError(f"{path} cannot be read as a .npz file of plain arrays ({error}).") from None
     except MemoryError:
         raise DataError(f"{path} needs more memory than there is. Give fewer or smaller images.") from None
@@ -102,39 +89,34 @@ def from_arrays(
     if shapes[0] != shapes[1]:
         raise DataError(f"{origin}: training images are {shapes[0]}, test images {shapes[1]}. Give both one size.")
     known = max((int(split.labels.max(initial=-1)) for split in splits), default=-1) + 1
-    names = map(str, range(known)) if classes is None else (_name(name, origin) for name in _listed(classes, origin))
+    names = map(str, range(known)) if classes is None else _names(classes, origin)
     return Source(origin, tuple(names), splits[0], splits[1])
 
 
-def _listed(classes: Iterable[object], origin: str) -> Iterable[object]:
+def _names(classes: Iterable[object], origin: str) -> Iterator[str]:
     if isinstance(classes, np.ndarray) and classes.ndim != 1:
         raise DataError(f"{origin}: class names have the shape {classes.shape}, expected one name per class.")
     if isinstance(classes, Sized):
         check_classes(origin, len(classes))
-    return classes
-
-
-def _name(name: object, origin: str) -> str:
-    try:
-        return name.decode("utf-8") if isinstance(name, bytes) else str(name)
-    except UnicodeDecodeError:
-        raise DataError(f"{origin}: the class name {name!r} is not UTF-8. Give the names as text.") from None
+    for name in classes:
+        try:
+            yield name.decode("utf-8") if isinstance(name, bytes) else str(name)
+        except UnicodeDecodeError:
+            raise DataError(f"{origin}: the class name {name!r} is not UTF-8. Give the names as text.") from None
 
 
 def _rgb(images: ArrayLike, origin: str) -> NDArray[np.uint8]:
     array = np.asarray(images)
     if array.dtype != np.uint8:
-        ranges = {"uint16": " From 0 to 65535: (images / 257).round().astype('uint8').", "float": _FROM_FLOAT}
+        ranges = {"uint16": "65535: (images / 257)", "float": "1: (255 * images)"}
         how = next((text for kind, text in ranges.items() if str(array.dtype).startswith(kind)), "")
-        raise DataError(f"{origin}: images are {array.dtype}, expected uint8 from 0 to 255. Convert them first.{how}")
+        advice = f" From 0 to {how}.round().astype('uint8')." if how else ""
+        raise DataError(f"{origin}: images are {array.dtype}, expected uint8 from 0 to 255. Convert them first.{advice}")
     if array.ndim == 4 and array.shape[3] == 1:
         array = array[..., 0]
     if (array.ndim != 3 and not (array.ndim == 4 and array.shape[3] == 3)) or 0 in array.shape[1:3]:
         raise DataError(f"{origin}: images have shape {array.shape}, expected [n, h, w, 3] or [n, h, w].")
     return np.repeat(array[..., None], 3, axis=3) if array.ndim == 3 else array
-
-
-_FROM_FLOAT = " From 0 to 1: (255 * images).round().astype('uint8')."
 
 
 def _labels(labels: ArrayLike, origin: str) -> NDArray[np.int64]:

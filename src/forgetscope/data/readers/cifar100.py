@@ -1,7 +1,5 @@
 """CIFAR-100 in every form in which it is around: Parquet, the official archives or their folders, image folders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One's own images as files: a folder per class. What is passed over there is counted and told."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Hugging Face Parquet: a struct column with encoded image bytes, integer label columns, one or more files per split."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,8 +22,6 @@ _BYTES = (pa.binary(), pa.large_binary())
 
 @dataclass(frozen=True)
 class ParquetChunk:
-    """A row group's images."""
-
     path: Path
     group: int
     rows: int

@@ -3,8 +3,6 @@
 A numpy array in a pickle is a recipe: calls of numpy's own functions, with a type and bytes that whoever wrote the file has
 chosen. Here a recipe stays one, a `Call` with its arguments; `read_uint8` checks it and makes an array of the bytes."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import math
@@ -27,12 +25,13 @@ _NAMES = {
     "_codecs encode": "encode",
 }
 # fmt: off
-_TEXT = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE"}
-_BYTES = {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "STRING"}
 _PYTHON_2_STRING = {"BINSTRING", "SHORT_BINSTRING"}
-_NUMBER = {"BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1"}
+_PLAIN = {  # text, bytes and numbers
+    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "STRING",
+    "BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1",
+}
 _CONSTANT = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-_PUT, _GET = {"PUT", "BINPUT", "LONG_BINPUT"}, {"GET", "BINGET", "LONG_BINGET"}
+_PUT, _GET = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}, {"GET", "BINGET", "LONG_BINGET"}
 # fmt: on
 _OPERATIONS = {opcode.code.encode("latin1"): opcode for opcode in pickletools.opcodes}
 
@@ -109,8 +108,21 @@ class _Machine:
             check_limit(self.name, step, "steps of a pickle", PICKLE_STEPS)
             if kind == "STOP":
                 return self.stack.pop()
-            if not (self.literal(kind, argument) or self.build(kind, argument)):
-                raise self.refusal(f"the operation {kind}")
+            if kind == "MARK":
+                self.marks.append(len(self.stack))
+            elif kind in _PUT:
+                self.memo[len(self.memo) if kind == "MEMOIZE" else argument] = self.stack[-1]
+            elif kind in ("APPEND", "APPENDS"):
+                items = self.popped(1 if kind == "APPEND" else None)
+                _expect(self.stack[-1], list).extend(items)
+            elif kind in ("SETITEM", "SETITEMS"):
+                items = self.popped(2 if kind == "SETITEM" else None)
+                _filled(_expect(self.stack[-1], dict), items)
+            elif kind == "BUILD":
+                (state,) = self.popped(1)
+                _expect(self.stack[-1], Call).state = state
+            elif kind not in ("PROTO", "FRAME"):
+                self.stack.append(self.value(kind, argument))
         raise ValueError("it has no end")
 
     def refusal(self, what: str) -> DataError:
@@ -118,65 +130,39 @@ class _Machine:
             f"{self.name} asks for {what}, but a data set needs only numpy arrays and plain containers. Do not trust this file."
         )
 
-    def literal(self, kind: str, argument: Any) -> bool:
-        """A value that stands in the pickle as it is, or has been put into the memory."""
-        if kind in _NUMBER or kind in _TEXT or kind in _BYTES:
-            self.stack.append(argument)
-        elif kind in _PYTHON_2_STRING:
-            self.stack.append(argument.encode("latin1"))
-        elif kind in _CONSTANT:
-            self.stack.append(_CONSTANT[kind])
-        elif kind in ("EMPTY_LIST", "EMPTY_DICT"):
-            self.stack.append([] if kind == "EMPTY_LIST" else {})
-        elif kind == "MARK":
-            self.marks.append(len(self.stack))
-        elif kind in _PUT or kind == "MEMOIZE":
-            self.memo[len(self.memo) if kind == "MEMOIZE" else argument] = self.stack[-1]
-        elif kind in _GET:
-            self.stack.append(self.memo[argument])
-        else:
-            return kind in ("PROTO", "FRAME")
-        return True
-
-    def build(self, kind: str, argument: Any) -> bool:
-        """What takes from the stack."""
-        if kind in ("TUPLE", "LIST", "DICT"):
-            items = self.marked()
-            self.stack.append(tuple(items) if kind == "TUPLE" else items if kind == "LIST" else _filled({}, items))
-        elif kind in ("TUPLE1", "TUPLE2", "TUPLE3"):
-            self.stack.append(tuple(self.popped(int(kind[-1]))))
-        elif kind in ("APPEND", "APPENDS"):
-            items = self.popped(1) if kind == "APPEND" else self.marked()
-            _expect(self.stack[-1], list).extend(items)
-        elif kind in ("SETITEM", "SETITEMS"):
-            items = self.popped(2) if kind == "SETITEM" else self.marked()
-            _filled(_expect(self.stack[-1], dict), items)
-        elif kind in ("GLOBAL", "STACK_GLOBAL"):
-            self.stack.append(self.named(argument if kind == "GLOBAL" else " ".join(self.popped(2))))
-        elif kind == "REDUCE":
+    def value(self, kind: str, argument: Any) -> Any:
+        """That stands in the pickle as it is, has been put into the memory, or is made of the end of the stack."""
+        if kind in _PLAIN:
+            return argument
+        if kind in _PYTHON_2_STRING:
+            return argument.encode("latin1")
+        if kind in _CONSTANT:
+            return _CONSTANT[kind]
+        if kind in _GET:
+            return self.memo[argument]
+        if kind in ("EMPTY_LIST", "LIST"):
+            return [] if kind == "EMPTY_LIST" else self.popped()
+        if kind in ("EMPTY_DICT", "DICT"):
+            return _filled({}, [] if kind == "EMPTY_DICT" else self.popped())
+        if kind in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"):
+            return tuple(self.popped(None if kind == "TUPLE" else int(kind[-1])))
+        if kind in ("GLOBAL", "STACK_GLOBAL"):
+            return self.named(argument if kind == "GLOBAL" else " ".join(self.popped(2)))
+        if kind == "REDUCE":
             function, arguments = self.popped(2)
-            self.stack.append(_called(_expect(function, Call), _expect(arguments, tuple)))
-        elif kind == "BUILD":
-            (state,) = self.popped(1)
-            _expect(self.stack[-1], Call).state = state
-        else:
-            return False
-        return True
+            return _called(_expect(function, Call), _expect(arguments, tuple))
+        raise self.refusal(f"the operation {kind}")
 
     def named(self, name: str) -> Call:
         if name not in _NAMES:
             raise self.refusal(name.replace(" ", "."))
         return Call(_NAMES[name])
 
-    def popped(self, count: int) -> list[Any]:
-        if len(self.stack) - (self.marks[-1] if self.marks else 0) < count:
+    def popped(self, count: int | None = None) -> list[Any]:
+        """The last so many items; without a count, all since the last mark, which is taken off as well."""
+        if count is not None and len(self.stack) - (self.marks[-1] if self.marks else 0) < count:
             raise ValueError("its stack is empty")
-        items = self.stack[-count:]
-        del self.stack[-count:]
-        return items
-
-    def marked(self) -> list[Any]:
-        start = self.marks.pop()
+        start = self.marks.pop() if count is None else len(self.stack) - count
         items = self.stack[start:]
         del self.stack[start:]
         return items

@@ -1,7 +1,5 @@
 """Tiny-ImageNet: the official zip or its folder, and Hugging Face Parquet. The labelled validation part is the test set."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from collections import Counter

@@ -6,24 +6,24 @@ through autoescaping, `textContent` and `plain()` only, and the page's Content-S
 digests it names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from forgetscope.analysis.exhibits import FIGURES, POLICIES, TABLES
-from forgetscope.analysis.questions.policies import QUANTITIES, PolicyComparison
+from forgetscope.analysis.exhibits.figures import FIGURES
+from forgetscope.analysis.exhibits.tables import POLICIES, TABLES
+from forgetscope.analysis.questions.policies import MEANS, PolicyComparison
 from forgetscope.analysis.results import Analysis
+from forgetscope.analysis.statistics.estimates import mean_estimate
 from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, packed, packed_frame, script_digest
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
 from forgetscope.report.words import methods
-from forgetscope.report.words.captions import coding_note
+from forgetscope.report.words.captions import notes
 from forgetscope.report.words.headlines import headlines
 from forgetscope.report.words.notation import PLAIN
 
@@ -94,7 +94,7 @@ def _named(frame: pd.DataFrame, explorer: Explorer) -> pd.DataFrame:
 
 def _article(shown: Shown) -> dict[str, Any]:
     """An exhibit's title, how to read it, and its identifier: the paper's label, as an address can hold it."""
-    exhibit, text = shown.exhibit, " ".join((shown.exhibit.how, *coding_note(shown)))
+    exhibit, text = shown.exhibit, " ".join((shown.exhibit.how, *notes(shown)))
     return {"id": _id(shown), "label": exhibit.label, "title": exhibit.title, "text": text, "rows": len(shown.frame)}
 
 
@@ -106,9 +106,9 @@ def _policies(rows: Sequence[PolicyComparison]) -> Shown:
     """A row per step, quantity and policy."""
     found = []
     for step in dict.fromkeys(row.step for row in rows):
-        for name, title in QUANTITIES.items():
+        for name, title in MEANS.items():
             for row in (row for row in rows if row.step == step):
-                mean, difference = row.means[name], row.differences[name]
+                mean, difference = row.means[name], row.differences.get(name, mean_estimate(()))
                 found.append(
                     {
                         **{"subset": str(step), "quantity": title, "policy": row.policy},

@@ -5,8 +5,6 @@ reader's step, screen and colour scheme. Class names are untrusted: they reach t
 `textContent` only, and the page's Content-Security-Policy runs no script but the two whose digests it names.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Iterable, Mapping
@@ -23,7 +21,10 @@ from forgetscope.report.words.findings import budget, finding
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import COEFFICIENTS, StoredStep
 
-SUMMARISED = ("mean_forgetting", "forgetting_range", "forgetting_half_gap", "accuracy", "new_accuracy")
+SUMMARISED = (
+    *("mean_forgetting", "forgetting_range", "range_floor", "forgetting_half_gap", "half_gap_floor"),
+    *("accuracy", "new_accuracy"),
+)
 
 
 def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explorer: Explorer | None = None) -> str:
@@ -131,6 +132,8 @@ def _step(experiment: Experiment, summary: StepSummary) -> dict[str, object]:
         "step": summary.step,
         "finding": finding(experiment, summary),
         **{name: _number(getattr(summary, name)) for name in SUMMARISED},
+        **{name: _number(value) for name, value in summary.beyond_noise.items()},
+        "basis": "" if summary.paired else "; from counts, so that noise is overstated",
         "correlations": {name: _number(rho) for name, rho in summary.correlations.items()},
         "past": [
             {"id": id, "missing": reason if isinstance(reason, str) else None, **dict(zip(columns, values, strict=True))}

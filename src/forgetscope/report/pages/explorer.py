@@ -1,9 +1,7 @@
 """The explorer's data: every class of every step with its final values, and all about the classes of the steps in detail."""
 
-from __future__ import annotations
-
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from forgetscope.analysis.experiments import MEASURES
-from forgetscope.analysis.paper.figures import swarms
+from forgetscope.analysis.paper.points import swarms
 from forgetscope.analysis.results import Analysis
 from forgetscope.data.images import DataSet, image_sheet
+from forgetscope.outputs import Progress, unheard
 from forgetscope.report.pages.packing import numbers, packed
 from forgetscope.store import COEFFICIENTS, Store, StoredStep, past_rows
 
-Progress = Callable[[str, int, int], None]
 DataSource = Callable[[dict[str, Any]], DataSet | None]
 
 DIGITS = 4  # significant, of final values
@@ -77,7 +75,7 @@ class Explorer:
         return {"data-explorer": packed(self.index), **runs, **sheets}
 
 
-def explore(analysis: Analysis, find_data: DataSource, progress: Progress = lambda what, done, total: None) -> Explorer:
+def explore(analysis: Analysis, find_data: DataSource, progress: Progress = unheard) -> Explorer:
     """Of a whole store. find_data: from a step's record of its data to the data set, where it is here."""
     store = Store.existing(analysis.store)
     builder = _Builder(find_data)
@@ -220,21 +218,19 @@ def _sources(pairs: pd.DataFrame, classes: list[int]) -> list[list[list[float | 
         return [[] for _ in classes]
     order = pairs["term"].abs().sort_values(ascending=False, kind="stable").index
     strongest = pairs.loc[order].dropna(subset="term").groupby("class_id").head(SOURCES)
-    found = _grouped(strongest, "class_id", ("source_class_id", "term"))
-    return [found.get(id, []) for id in classes]
+    return _grouped(strongest, "class_id", ["source_class_id", "term"], classes)
 
 
 def _confusions(counts: pd.DataFrame, classes: list[int]) -> list[list[list[float | None]]]:
     """Per class: what its test images are taken for, itself left out, and the share of them."""
     shares = counts.assign(share=counts["count"] / counts.groupby("true")["count"].transform("sum"))
     wrong = shares[shares["true"] != shares["predicted"]].sort_values("count", ascending=False, kind="stable")
-    found = _grouped(wrong.groupby("true").head(CONFUSIONS), "true", ("predicted", "share"))
-    return [found.get(id, []) for id in classes]
+    return _grouped(wrong.groupby("true").head(CONFUSIONS), "true", ["predicted", "share"], classes)
 
 
-def _grouped(frame: pd.DataFrame, key: str, columns: Iterable[str]) -> dict[int, list[list[float | None]]]:
+def _grouped(frame: pd.DataFrame, key: str, columns: list[str], classes: list[int]) -> list[list[list[float | None]]]:
+    """Per class: its rows of these columns."""
     found: dict[int, list[list[float | None]]] = {}
-    values = frame[list(columns)].to_numpy(np.float64).tolist()
-    for id, row in zip(frame[key].tolist(), values, strict=True):
+    for id, row in zip(frame[key].tolist(), frame[columns].to_numpy(np.float64).tolist(), strict=True):
         found.setdefault(id, []).append(numbers(row, DIGITS))
-    return found
+    return [found.get(id, []) for id in classes]

@@ -1,16 +1,15 @@
 """How a store came about: the plans that were run into it, and its policies in pairs."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forgetscope.analysis.index import glance
 from forgetscope.analysis.questions.policies import PolicyComparison, compare_policies
 from forgetscope.analysis.results import Analysis
-from forgetscope.benchmark.records import recorded_plans, recorded_reruns
+from forgetscope.benchmark.records import recorded_plans, rerun_only
 from forgetscope.errors import StoreError
+from forgetscope.outputs import Progress, unheard
 from forgetscope.store import Store, StoredStep
 
 
@@ -22,14 +21,14 @@ class Provenance:
     note: str = ""  # why policies are not compared, where a store has more than one; and what could not be read
 
 
-def provenance_of(analysis: Analysis, progress: Callable[[str, int, int], None] = lambda what, done, total: None) -> Provenance:
+def provenance_of(analysis: Analysis, progress: Progress = unheard) -> Provenance:
     store = Store.existing(analysis.store)
     there = store.ids()
     problems: list[StoreError] = []
     plans = [
         plan for plan in recorded_plans(store, problems.append) if any(id in there for id in _own(plan))
     ]  # an estimate records its plan too
-    again = {other for plan in plans for picked in recorded_reruns(plan) for other in picked.others}
+    again = rerun_only(plans)
     found = [one for one in glance(store, progress, problems.append) if one.id not in again]
     left_out = " ".join(f"Left out: {problem}" for problem in problems)
     planned = {id for plan in plans for id in _own(plan)}

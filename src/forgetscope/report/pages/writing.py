@@ -1,28 +1,21 @@
 """A page as a file, of whatever there is to show."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.analysis.results import Analysis
-from forgetscope.data.library import recorded_data, recorded_strips
+from forgetscope.data.images import class_strips
+from forgetscope.data.library import recorded_data
 from forgetscope.errors import SpecError, WriteError
 from forgetscope.files import replace_durably
-from forgetscope.outputs import PAGE, refuse_foreign_file
+from forgetscope.outputs import PAGE, Progress, refuse_foreign_file, unheard
 from forgetscope.report.pages.benchmark import render_benchmark
 from forgetscope.report.pages.experiment import render_page
 from forgetscope.report.pages.explorer import explore, explore_chain
 from forgetscope.report.pages.provenance import provenance_of
 
 
-def write_report(
-    shown: Experiment | Analysis,
-    path: str | Path,
-    *,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
-) -> Path:
+def write_report(shown: Experiment | Analysis, path: str | Path, *, progress: Progress = unheard) -> Path:
     """Write the page of an experiment, or of an analysis of a whole store: one HTML file that needs nothing else.
 
     >>> import forgetscope as fs
@@ -37,7 +30,8 @@ def write_report(
             f"fs.write_report shows what fs.run, open_experiment or analyse returned, not a {type(shown).__name__}."
         )
     if isinstance(shown, Experiment):
-        strips = recorded_strips(shown.data, shown.classes["class_id"].unique().tolist())
+        data = recorded_data(shown.data)
+        strips = {} if data is None else class_strips(data, shown.classes["class_id"].unique().tolist())
         page = render_page(shown, strips, explore_chain(shown.steps, recorded_data))
     else:
         page = render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))

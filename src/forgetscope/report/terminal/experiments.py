@@ -1,7 +1,5 @@
 """Experiments and stores as tables on a terminal."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,11 +8,12 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from forgetscope.analysis.experiments import MEASURES, Experiment, Overview, policy_names
-from forgetscope.analysis.questions.policies import QUANTITIES, PolicyComparison
+from forgetscope.analysis.experiments import AVERAGED, BEYOND_NOISE, MEASURES, Experiment, Overview, policy_names
+from forgetscope.analysis.questions.policies import FLOORS, MEANS, PolicyComparison
+from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.tables import lines, make_table, plain, titled
-from forgetscope.report.words.findings import budget, finding
+from forgetscope.report.words.findings import NOISE, basis_of_noise, budget, finding
 from forgetscope.report.words.notation import PLAIN
 
 LISTED = 20  # experiments of a large store that are listed one by one
@@ -53,10 +52,10 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
             str(last.seed),
             *(PLAIN.number(value) for value in results),
         )
-    title = "1 experiment" if len(found) == 1 else f"{len(found)} experiments"
     diverged = sum(experiment.diverged is not None for experiment in found)
     remarks = [f"*  the last step diverged and is excluded from all statistics ({diverged})"] if diverged else []
-    return titled(title + (f", the latest {LISTED}" if len(found) > LISTED else ""), table, *remarks)
+    title = counted(len(found), "experiment") + (f", the latest {LISTED} (all of them: --json)" if len(found) > LISTED else "")
+    return titled(title, table, *remarks)
 
 
 def overview_view(rows: Sequence[Overview]) -> RenderableType:
@@ -66,41 +65,40 @@ def overview_view(rows: Sequence[Overview]) -> RenderableType:
     for start in range(0, len(rows), COLUMNS):
         shown = rows[start : start + COLUMNS]
         own = ([part for part in row.setting if part not in common] for row in shown)
-        heads = (lines(f"step {row.step}, {_n(row)}", *parts) for row, parts in zip(shown, own, strict=True))
+        counts = [f"n = {row.experiments}" + f" (and {row.diverged} diverged)" * (row.diverged > 0) for row in shown]
+        heads = (lines(f"step {row.step}, {n}", *parts) for row, n, parts in zip(shown, counts, own, strict=True))
         table = make_table(("",), heads)
-        quantities = {
-            "accuracy when learned": [row.accuracy_when_learned for row in shown],
-            "mean FG": [row.mean_forgetting for row in shown],
-            "FG-R": [row.forgetting_range for row in shown],
-            "FG-HG": [row.forgetting_half_gap for row in shown],
-            **{f"ρ {name}": [row.correlations[measure] for row in shown] for measure, name in MEASURES.items()},
-        }
-        for name, estimates in quantities.items():
-            table.add_row(name, *map(PLAIN.estimate, estimates))
+        for name, title in AVERAGED.items():
+            table.add_row(title, *(PLAIN.estimate(getattr(row, name)) for row in shown))
+        for name in ("spread", "reliability"):
+            table.add_row(name, *(PLAIN.estimate(getattr(row, name)) for row in shown))
+        for measure, title in MEASURES.items():
+            table.add_row(f"ρ {title}", *(PLAIN.estimate(row.correlations[measure]) for row in shown))
+        table.add_row("  at most", *(PLAIN.estimate(row.ceiling) for row in shown))
         tables.append(table)
-    title = Text("Means over experiments that differ in seed and classes only, with 95 % intervals", style="bold")
-    return Group(title, *tables, plain(" ".join(common), "dim"))
+    heading = Text("Means over experiments that differ in seed and classes only, with 95 % intervals", style="bold")
+    return Group(heading, *tables, *(plain(text, "dim") for text in (" ".join(common), *NOISE)))
 
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
     """Policies against the baseline, a table per step: means, and below each the mean paired difference, with intervals."""
     tables: list[RenderableType] = []
+    quantities = [name for name in MEANS if name not in (*FLOORS.values(), "true_variance")]  # whose root is the spread
     for step in dict.fromkeys(row.step for row in rows):
-        table = make_table(("policy",), ("pairs", *(Text(name.replace(", ", "\n")) for name in QUANTITIES.values())))
+        table = make_table(("policy",), ("pairs", *(Text(MEANS[name].replace(", ", "\n")) for name in quantities)))
         shown = [row for row in rows if row.step == step]
         for row in shown:
             lost = f" (and {row.diverged} diverged)" if row.diverged else ""
-            table.add_row(row.policy, f"{row.pairs}{lost}", *(PLAIN.estimate(row.means[name], 3) for name in QUANTITIES))
+            table.add_row(row.policy, f"{row.pairs}{lost}", *(PLAIN.estimate(row.means[name], 3) for name in quantities))
+            floors = (PLAIN.estimate(row.means[FLOORS[name]], 3) if name in FLOORS else "" for name in quantities)
+            table.add_row("  by noise", "", *floors)
             if row.policy != row.baseline:
-                differences = (PLAIN.estimate(row.differences[name], 3, signed=True) for name in QUANTITIES)
-                table.add_row("", "", *differences, style="dim")
+                known = (row.differences[name] for name in quantities if name in row.differences)
+                table.add_row("", "", *(PLAIN.estimate(one, 3, signed=True) for one in known), style="dim")
         title = f"Policies in step {step}, in pairs that share their first step, with 95 % intervals"
-        tables.append(titled(title, table, f"Below each policy: the paired difference to {shown[0].baseline}"))
+        remarks = (f"Below each policy: the paired difference to {shown[0].baseline}", *NOISE)
+        tables.append(titled(title, table, *remarks))
     return Group(*tables)
-
-
-def _n(row: Overview) -> str:
-    return f"n = {row.experiments}" + (f" (and {row.diverged} diverged)" if row.diverged else "")
 
 
 def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cache: Path) -> RenderableType:
@@ -124,13 +122,17 @@ def _classes(experiment: Experiment, step: int) -> RenderableType:
         measures = (PLAIN.number(row[measure], 3) for measure in MEASURES)
         table.add_row(row["class_name"], *accuracies, PLAIN.number(row["forgetting"]), *measures)
     reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
-    title = f"Past classes after step {step}, most forgotten first (accuracy when learned and now)"
+    title = f"Past classes after step {step} of {experiment.id[:8]}, most forgotten first (accuracy when learned and now)"
     return titled(title, table, *(f"–  {reason}" for reason in reasons))
 
 
 def _summary(experiment: Experiment) -> RenderableType:
-    table = make_table((), ("step", "accuracy", "mean FG", "FG-R", "FG-HG", *(f"ρ {name}" for name in MEASURES.values())))
+    numbers = ("step", "accuracy", "mean FG", "FG-R", "by noise", "FG-HG", "by noise", "spread", "reliability")
+    table = make_table((), (*numbers, *(f"ρ {name}" for name in MEASURES.values()), "at most"))
     for s in experiment.summaries:
-        spread = (PLAIN.number(value) for value in (s.mean_forgetting, s.forgetting_range, s.forgetting_half_gap))
-        table.add_row(str(s.step), PLAIN.percent(s.accuracy), *spread, *(PLAIN.number(s.correlations[m]) for m in MEASURES))
-    return titled("How unevenly, and what saw it coming (ρ: rank correlation with forgetting)", table)
+        uneven = (s.mean_forgetting, s.forgetting_range, s.range_floor, s.forgetting_half_gap, s.half_gap_floor)
+        spread, reliability, ceiling = (s.beyond_noise[name] for name in BEYOND_NOISE)
+        values = (*uneven, spread, reliability, *(s.correlations[m] for m in MEASURES), ceiling)
+        table.add_row(str(s.step), PLAIN.percent(s.accuracy), *map(PLAIN.number, values))
+    title = "How unevenly, and what saw it coming (ρ: rank correlation with forgetting)"
+    return titled(title, table, *NOISE, *basis_of_noise(experiment))

@@ -13,18 +13,20 @@ from forgetscope.benchmark.space import Drawn, Partition
 from forgetscope.benchmark.status import Status
 from forgetscope.benchmark.truth import Truth
 from forgetscope.characters import counted
+from forgetscope.data.augmentation import earlier_augmentation
 from forgetscope.report.terminal.tables import make_table, titled
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.report.words.quantities import duration, size_text
+from forgetscope.report.words.units import duration, size_text
 
 if TYPE_CHECKING:
     from forgetscope.benchmark.simulation import Simulated
 
 FAILURES_SHOWN = 10
+LISTED = 5  # classes of a step
 
 
-def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str | None) -> dict[str, Any]:
-    """`missing` says why there is no estimate."""
+def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str | None, earlier: int = 0) -> dict[str, Any]:
+    """`missing` says why there is no estimate; `earlier` counts steps that `left_behind` finds."""
     partitions = plan.partitions()
     return {
         "plan": plan.id,
@@ -34,19 +36,20 @@ def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str
         "experiments": len(plan.chains),
         "measured_steps": {str(step): sum(len(ids) for ids in cells.values()) for step, cells in partitions.items()},
         "partitions": {
-            str(step): [{**partition._asdict(), "steps": len(ids)} for partition, ids in cells.items()]
+            str(step): [{**asdict(partition), "steps": len(ids)} for partition, ids in cells.items()]
             for step, cells in partitions.items()
         },
         "reruns": sum(len(reruns.others) for reruns in plan.reruns),
         "steps": len(plan.jobs),
         "steps_done": done,
+        "steps_not_reused": earlier,
         "steps_to_run": len(plan.jobs) - done,
         "steps_shared": plan.steps_shared,
         "estimate": {"missing": missing} if estimate is None else asdict(estimate),
     }
 
 
-def plan_view(plan: Plan, done: int, estimate: Forecast | None, missing: str | None) -> RenderableType:
+def plan_view(plan: Plan, done: int, estimate: Forecast | None, missing: str | None, earlier: int = 0) -> RenderableType:
     table = make_table((), ("step", "increment", "retention", "measured steps"))
     for step, cells in plan.partitions().items():
         for partition, ids in cells.items():
@@ -57,20 +60,25 @@ def plan_view(plan: Plan, done: int, estimate: Forecast | None, missing: str | N
         times = counted(sum(len(reruns.others) for reruns in plan.reruns), "time")
         lines.append(f"{counted(len(plan.reruns), 'step', 'is/are')} run again, {times} in all")
     lines.append(f"{counted(done, 'step', 'is/are')} done, {counted(len(plan.jobs) - done, 'is/are')} to run")
+    if earlier:
+        crop = earlier_augmentation(plan.data.name, plan.data.shape[0]) or plan.data.augmentation
+        lines.append(
+            f"{counted(earlier, 'step', 'was/were')} made by an earlier version with a crop of {crop.crop} pixels, now "
+            f"{plan.data.augmentation.crop}; readable as before, not reused (--set crop={crop.crop} does)"
+        )
     if estimate is None:
         lines.append(f"No estimate: {missing}")
     else:
-        lines.append(
-            f"They take about {duration(estimate.seconds)} with {counted(estimate.jobs, 'job')} at a time, "
-            f"{size_text(round(estimate.memory))} of memory and {size_text(round(estimate.disk))} on disk"
-        )
+        time = f"about {duration(estimate.seconds)} with {counted(estimate.jobs, 'job')} at a time"
+        memory, disk = (size_text(round(size)) for size in (estimate.memory, estimate.disk))
+        lines.append(f"They take {time}, {memory} of memory and {disk} on disk")
     return titled(f"Plan {plan.id}: {plan.data.name}, {plan.template.network}", table, *lines)
 
 
 def sample_document(drawn: list[Drawn]) -> list[dict[str, Any]]:
     return [
         {
-            **experiment.partition._asdict(),
+            **asdict(experiment.partition),
             "policy": experiment.policy,
             "number": experiment.number,
             "seed": experiment.run.seed,
@@ -84,7 +92,9 @@ def sample_document(drawn: list[Drawn]) -> list[dict[str, Any]]:
 def sample_view(drawn: list[Drawn]) -> RenderableType:
     table = make_table(("classes of each step", "policy"), ("increment", "retention", "number", "seed"))
     for experiment in drawn:
-        classes = " | ".join(_shortened(group) for group in experiment.sequence)
+        first = (" ".join(map(str, group[:LISTED])) for group in experiment.sequence)
+        more = (f" ... ({len(group)})" if len(group) > LISTED else "" for group in experiment.sequence)
+        classes = " | ".join(map("".join, zip(first, more, strict=True)))
         numbers = (str(experiment.number), str(experiment.run.seed))
         table.add_row(classes, experiment.policy, *_shares(experiment.partition), *numbers)
     return table
@@ -138,8 +148,3 @@ def simulation_view(result: Simulated, store: str, seed: int, truth: Truth) -> R
 
 def _shares(partition: Partition | None) -> tuple[str, str]:
     return ("", "") if partition is None else (f"{100 * partition.increment:g} %", f"{100 * partition.retention:g} %")
-
-
-def _shortened(group: tuple[int, ...], shown: int = 5) -> str:
-    numbers = " ".join(map(str, group[:shown]))
-    return numbers if len(group) <= shown else f"{numbers} ... ({len(group)})"

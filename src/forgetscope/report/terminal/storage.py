@@ -14,7 +14,7 @@ from forgetscope.housekeeping.inventory import Inventory
 from forgetscope.housekeeping.verification import Verification
 from forgetscope.report.terminal.tables import make_table, plain, titled
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.report.words.quantities import size_text
+from forgetscope.report.words.units import size_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,8 @@ def answer_view(answer: pa.Table) -> RenderableType:
     for name, column in zip(answer.column_names, answer.schema.types, strict=True):
         table.add_column(plain(name), justify="right" if is_number(column) else "left", overflow="fold")
     for row in zip(*(column.to_pylist() for column in answer.slice(0, ROWS).columns), strict=True):
-        table.add_row(*(PLAIN.missing if value is None else _cell(value) for value in row))
+        cells = (f"{value:.6g}" if isinstance(value, float) else value for value in row)  # as SQL takes it back
+        table.add_row(*(PLAIN.missing if cell is None else str(cell) for cell in cells))
     cut = f"The first {ROWS} of {answer.num_rows:,} rows; --json prints all." if answer.num_rows > ROWS else None
     return Group(table, *([plain(cut, "dim")] if cut else []))
 
@@ -82,7 +83,3 @@ def _sized(title: str, names: Sequence[str], rows: Sequence[tuple[str, str, int]
         table.add_row(first, second, size_text(size))
     more = [f"and {len(rows) - LISTED} more"] if len(rows) > LISTED else []
     return titled(f"{title}: {size_text(sum(size for *_, size in rows))}", table, *more)
-
-
-def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)  # as SQL takes it back

@@ -1,18 +1,22 @@
-"""Studies on a terminal: variants of a run, controlled experiments, and what the paper's approximations cost."""
-
-from __future__ import annotations
+"""What was found, on a terminal: an analysis, variants of a run, controlled experiments, and what approximations cost."""
 
 import math
 from collections.abc import Sequence
 
+import pandas as pd
 from rich.console import RenderableType
 
-from forgetscope.analysis.experiments import MEASURES
+from forgetscope.analysis.experiments import BEYOND_NOISE, MEASURES
 from forgetscope.analysis.questions.approximations import Approximations, Contrast, Cost, Thinning
 from forgetscope.analysis.questions.controlled import ControlledStep
 from forgetscope.analysis.questions.variants import FORGETTING, VariantComparison
+from forgetscope.analysis.rows import records
 from forgetscope.characters import counted
+from forgetscope.report.exhibited import Shown
 from forgetscope.report.terminal.tables import apart, make_table, plain, titled
+from forgetscope.report.typeset.layout import lay_out
+from forgetscope.report.words.captions import EMPTY, caption
+from forgetscope.report.words.findings import NOISE
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
 
@@ -22,6 +26,32 @@ FORMS = {  # of coefficients: a title, and what the two forms are called, the pa
     RELEASED: ("NIC as released against NIC as the paper defines it", "as defined", "as released"),
 }
 SHOWN = ("SIC", "CIC", "NIC")
+
+
+def exhibit_view(shown: Shown) -> RenderableType:
+    """One table of an analysis: the columns that say something, as they are in its file."""
+    frame = shown.frame
+    if shown.exhibit.layout == "noise" and len(frame):
+        return _laid_out(shown)
+    blank = frame.isna() | frame.astype(str).isin(["", "False"])
+    columns = [name for name in frame.columns if name != "table" and not (len(frame) and blank[name].all())]
+    texts = [name for name in columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    numbers = [name for name in columns if name not in texts]
+    table = make_table(texts, numbers)
+    for row in records(frame):
+        cells = (PLAIN.significant(x) if isinstance(x, float) else str(x) for x in (row[name] for name in numbers))
+        table.add_row(*(str(row[name]) for name in texts), *cells)
+    return titled(shown.exhibit.title, table, *([] if len(frame) else [EMPTY]))
+
+
+def _laid_out(shown: Shown) -> RenderableType:
+    """As it is in documents."""
+    head, *others = lay_out(shown, PLAIN).lines
+    texts = [cell.text for cell in head.cells]
+    table = make_table(texts[:2], texts[2:])
+    for line in others:
+        table.add_row(*(cell.text.replace("\n", " ") for cell in line.cells))
+    return titled(shown.exhibit.title, table, *caption(shown).removeprefix(f"{shown.exhibit.title}. ").split(". "))
 
 
 def variants_view(rows: Sequence[VariantComparison]) -> RenderableType:
@@ -34,11 +64,12 @@ def variants_view(rows: Sequence[VariantComparison]) -> RenderableType:
 
 
 def _means(step: int, rows: Sequence[VariantComparison]) -> RenderableType:
-    table = make_table(("variant",), ("pairs", *FORGETTING.values(), *(f"ρ {name}" for name in MEASURES.values())))
+    heads = FORGETTING | {name: f"ρ {title}" for name, title in MEASURES.items()} | BEYOND_NOISE
+    table = make_table(("variant",), ("pairs", *heads.values()))
     for row in rows:
         pairs = f"{row.pairs}" + (f" (and {row.diverged} diverged)" if row.diverged else "")
-        table.add_row(row.variant, pairs, *(PLAIN.estimate(row.means[name]) for name in (*FORGETTING, *MEASURES)))
-    return titled(f"Step {step}: means over pairs with 95 % intervals (ρ: rank correlation with forgetting)", table)
+        table.add_row(row.variant, pairs, *(PLAIN.estimate(row.means[name]) for name in heads))
+    return titled(f"Step {step}: means over pairs with 95 % intervals (ρ: rank correlation with forgetting)", table, NOISE[1])
 
 
 def _differences(rows: Sequence[VariantComparison]) -> RenderableType:
@@ -60,21 +91,17 @@ def controlled_view(steps: Sequence[ControlledStep]) -> RenderableType:
         others = (PLAIN.percent(spread.positive), PLAIN.number(spread.mean), PLAIN.number(spread.deviation))
         shares = (f"{100 * share:g} %" for share in (found.increment, found.retention))
         table.add_row(str(found.step), *shares, runs, str(spread.classes), *middle, *others)
-    return titled(
-        "Spearman's ρ of NIC and SIC over runs that differ in their new classes alone, over the past classes of each step",
-        table,
-        "ρ > 0: where the new classes push a class down more, its own rehearsal images mislead it more",
-        *_remarks(steps),
-    )
-
-
-def _remarks(steps: Sequence[ControlledStep]) -> list[str]:
     diverged, missing, unproved = (sum(getattr(s, name) for s in steps) for name in ("diverged", "missing", "unproved"))
     left_out = f"Left out: {counted(diverged, 'run')} that diverged, {counted(missing, 'that is/that are')} not in the store"
     proof = "Parent, seed, specification, rehearsal set and initial weights are equal in all runs of a step: checked"
     if unproved:
         proof = f"Of {counted(unproved, 'run')} the initial weights were not recorded: that they are equal is not proved"
-    return [left_out, proof] if diverged or missing else [proof]
+    return titled(
+        "Spearman's ρ of NIC and SIC over runs that differ in their new classes alone, over the past classes of each step",
+        table,
+        "ρ > 0: where the new classes push a class down more, its own rehearsal images mislead it more",
+        *([left_out, proof] if diverged or missing else [proof]),
+    )
 
 
 def _between(values: tuple[float, float]) -> str:

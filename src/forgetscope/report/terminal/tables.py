@@ -1,7 +1,5 @@
 """Borderless tables of plain text: no cell, title or remark can hold markup or control a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,24 +16,34 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
-from forgetscope.analysis.exhibits import Kind
-from forgetscope.analysis.paper.tables import matching, records
+from forgetscope.analysis.exhibits.exhibit import Kind
 from forgetscope.analysis.results import Analysis
+from forgetscope.analysis.rows import matching, records
 from forgetscope.report.exhibited import exhibited
 from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Area, printing, shown
-from forgetscope.report.typeset.swarm import fitted
-from forgetscope.report.words.captions import benchmark_title, boxes_caption, course_caption, origin, share_text, swarms_caption
+from forgetscope.report.words.captions import (
+    benchmark_title,
+    boxes_caption,
+    course_caption,
+    origin,
+    share_text,
+    subset_text,
+    swarms_caption,
+)
 
 WIDTH = 7.16  # inches: both columns of an IEEE page
 TALLEST = 8.4  # inches: what fits on a page with a caption
 POINTS = 72  # in an inch
 DOT = 2.4  # points: diameter of a class, where there is room
-Dashes = Literal["-", "--", "-."]
-LINES: dict[str, tuple[str, Dashes]] = {"SIC": (BLUE, "-"), "CIC": (VERMILION, "--"), "NIC": (GREEN, "-.")}
+Dashes = Literal["-", "--"]
+COLUMNS = ("SIC", "CIC", "NIC")
+LINES: dict[str, tuple[str, str, Dashes]] = {"rho": ("ρ", BLUE, "-"), "rho_p": ("ρₚ", VERMILION, "--")}
 FILLS = (SKY, ORANGE, GREEN, PURPLE, VERMILION, BLUE)
 # Columns of `controlled_boxes` under matplotlib's names.
 BXP = {"med": "median", "q1": "quartile_lo", "q3": "quartile_hi", "whislo": "whisker_lo", "whishi": "whisker_hi"}
+SHRINK = 0.9  # how much smaller the next size of discs is that is tried
 QUARTER = 25  # per cent of training, which the paper finds to be enough
 
 
@@ -74,12 +85,13 @@ class Swarms(Drawing):
     left, bottom, top, gap = 0.62, 0.42, 0.2, 0.1
 
     def height(self, width: float) -> float:
-        rows, columns = len(self.retentions), len(self.increments)
+        rows, columns = (self.frame[name].nunique() for name in ("rehearsal_pct", "class_pct"))
         panel = 0.75 * (width - self.left - self.gap * columns) / max(columns, 3)
         return min(TALLEST, self.bottom + self.top + rows * (panel + self.gap))
 
     def draw(self, area: Area) -> None:
-        rows, columns = len(self.retentions), len(self.increments)
+        retentions, increments = (self.frame[name].unique().tolist() for name in ("rehearsal_pct", "class_pct"))
+        rows, columns = len(retentions), len(increments)
         width = (area.width - self.left) / columns - self.gap
         height = (area.height - self.bottom - self.top) / rows - self.gap
         low, high = _limits(self.frame["forgetting"], include=(0.0,))
@@ -90,8 +102,8 @@ class Swarms(Drawing):
         scale = height * POINTS / (high - low)
         diameter, sideways = fitted([value * scale for value in values], width * POINTS / lanes, DOT)
         panels = {}
-        for row, retention in enumerate(self.retentions):
-            for column, increment in enumerate(self.increments):
+        for row, retention in enumerate(retentions):
+            for column, increment in enumerate(increments):
                 bottom = self.bottom + (rows - 1 - row) * (height + self.gap)
                 axes = area.axes(self.left + column * (width + self.gap), bottom, width, height)
                 axes.set(xlim=(0.5, lanes + 0.5), ylim=(low, high), xticks=range(1, lanes + 1))
@@ -109,70 +121,57 @@ class Swarms(Drawing):
             axes = panels[first["rehearsal_pct"], first["class_pct"]]
             axes.scatter(across, value, s=(0.92 * diameter) ** 2, color=BLUE, linewidths=0)
 
-    @property
-    def retentions(self) -> list[str]:
-        return list(dict.fromkeys(self.frame["rehearsal_pct"]))
-
-    @property
-    def increments(self) -> list[str]:
-        return list(dict.fromkeys(self.frame["class_pct"]))
-
 
 class Curves(Drawing):
-    """A column per step number; means of both correlations with their intervals, then their standard deviations."""
+    """As in the paper, a row per subset of steps and a column per coefficient: means of both correlations along training, in a
+    band of one standard deviation over steps, and within it the mean's interval."""
 
     value, describe = "mean", staticmethod(course_caption)
-    left, bottom, top, gap = 0.62, 0.42, 0.26, 0.14
-    between = 0.24  # columns: room for the ends of the axes' labels
-    rows = (
-        ("mean", "rho", "mean ρ", 3),  # the last number is the height
-        ("mean", "rho_p", "mean ρₚ", 3),
-        ("sd", "rho", "sd of ρ", 2),
-        ("sd", "rho_p", "sd of ρₚ", 2),
-    )
+    left, bottom, top, gap = 0.74, 0.42, 0.4, 0.12
 
     def height(self, width: float) -> float:
-        return min(TALLEST, self.bottom + self.top + max(4.0, 0.75 * width))
+        panel = 0.8 * (width - self.left) / len(COLUMNS)
+        return min(TALLEST, self.bottom + self.top + len(self._subsets) * (max(1.2, panel) + self.gap))
 
     def draw(self, area: Area) -> None:
-        steps = [subset for subset in dict.fromkeys(self.frame["subset"]) if "_" not in subset]  # all steps with a number
-        width = (area.width - self.left) / len(steps) - self.between
-        unit = (area.height - self.bottom - self.top - self.gap * len(self.rows)) / sum(parts for *_, parts in self.rows)
-        bottom = area.height - self.top
-        for number, (value, statistic, title, parts) in enumerate(self.rows):
-            bottom -= parts * unit + self.gap
-            last = number == len(self.rows) - 1
-            for column, step in enumerate(steps):
-                axes = area.axes(self.left + column * (width + self.between), bottom, width, parts * unit)
-                self._panel(axes, step, value, statistic)
-                axes.tick_params(labelbottom=last, labelleft=column == 0)
-                if number == 0:
-                    axes.set_title(f"step {shown(step)}")
+        rows, drawn = self._subsets, self.frame[self.frame["quantity"].isin(COLUMNS) & self.frame["statistic"].isin([*LINES])]
+        width = (area.width - self.left) / len(COLUMNS) - self.gap
+        height = (area.height - self.bottom - self.top) / len(rows) - self.gap
+        spread = (drawn["mean"] + sign * drawn["sd"].fillna(0) for sign in (-1, 1))
+        low, high = _limits(pd.concat([*spread, drawn["mean_lo"]]).clip(-1, 1), include=(0.0, 1.0))
+        for row, subset in enumerate(rows):
+            for column, name in enumerate(COLUMNS):
+                bottom = self.bottom + (len(rows) - 1 - row) * (height + self.gap)
+                axes = area.axes(self.left + column * (width + self.gap), bottom, width, height)
+                axes.set(xlim=(0, 100), ylim=(low, high), xticks=(QUARTER, 50, 75))
+                self._panel(axes, subset, name)
+                axes.tick_params(labelbottom=row == len(rows) - 1, labelleft=column == 0)
+                if row == 0:
+                    axes.set_title(name)
                 if column == 0:
-                    axes.set_ylabel(title)
+                    axes.set_ylabel(shown(subset_text(subset).replace(", ", "\n", 1)))
         _below(area, self.left, "share of training whose probes are used (%)")
-        handles = [Line2D([], [], color=color, linestyle=style, label=name) for name, (color, style) in LINES.items()]
+        handles = [Line2D([], [], color=color, linestyle=style, label=text) for text, color, style in LINES.values()]
         _legend(area, handles, handlelength=3.2)
 
-    def _panel(self, axes: Axes, step: str, value: str, statistic: str) -> None:
-        known = False
-        for name, (color, style) in LINES.items():
-            curve = matching(self.frame, subset=step, quantity=name, statistic=statistic)
-            share = 100 * curve["share"].to_numpy()
-            axes.plot(share, curve[value].to_numpy(), color=color, linestyle=style, linewidth=1.1, label=name)
-            if value == "mean":
-                axes.fill_between(share, curve["mean_lo"].to_numpy(), curve["mean_hi"].to_numpy(), color=color, alpha=0.2, lw=0)
-            known |= bool(curve[value].notna().any())
+    def _panel(self, axes: Axes, subset: str, name: str) -> None:
+        axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
         axes.axvline(QUARTER, color=GREY, linewidth=0.6, linestyle=":", zorder=0)
-        drawn = self.frame[self.frame["quantity"].isin(list(LINES)) & self.frame["statistic"].isin(("rho", "rho_p"))]
-        if value == "mean":
-            axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
-            axes.set_ylim(*_limits(pd.concat([drawn[name] for name in ("mean", "mean_lo")]), include=(0.0, 1.0)))
-        else:
-            axes.set_ylim(*_limits(drawn["sd"], include=(0.0,)))
-        axes.set_xlim(0, 100)
+        known = False
+        for statistic, (text, color, style) in LINES.items():
+            curve = matching(self.frame, subset=subset, quantity=name, statistic=statistic)
+            share, mean, sd = (curve[column].to_numpy(np.float64) for column in ("share", "mean", "sd"))
+            interval = (curve["mean_lo"].to_numpy(), curve["mean_hi"].to_numpy())
+            for ends, alpha in (((mean - sd, mean + sd), 0.15), (interval, 0.3)):
+                axes.fill_between(100 * share, *ends, color=color, alpha=alpha, lw=0)
+            axes.plot(100 * share, mean, color=color, linestyle=style, linewidth=1.1, label=text)
+            known |= bool(curve["mean"].notna().any())
         if not known:
             axes.text(0.5, 0.5, "no value", color=GREY, ha="center", va="center", transform=axes.transAxes)
+
+    @property
+    def _subsets(self) -> list[str]:
+        return list(dict.fromkeys(self.frame["subset"]))
 
 
 class Boxes(Drawing):
@@ -183,17 +182,18 @@ class Boxes(Drawing):
     between = 0.12
 
     def height(self, width: float) -> float:
-        rows = len(self._benchmarks)
+        rows = self.frame.groupby(["benchmark", "policy"]).ngroups
         return min(TALLEST, self.bottom + self.top + rows * (0.3 * max(width, 5.0) + self.gap))
 
     def draw(self, area: Area) -> None:
         steps = list(dict.fromkeys(self.frame["subset"]))
         increments = list(dict.fromkeys(self.frame["class_pct"]))
-        rows = len(self._benchmarks)
+        groups = [group for _, group in self.frame.groupby(["benchmark", "policy"], sort=False)]
+        rows = len(groups)
         low, high = _limits(self.frame["rho"], include=(0.0, 1.0))
         width = (area.width - self.left) / len(steps) - self.between
         height = (area.height - self.bottom - self.top) / rows - self.gap
-        for row, (_, group) in enumerate(self._benchmarks):
+        for row, group in enumerate(groups):
             for column, step in enumerate(steps):
                 bottom = self.bottom + (rows - 1 - row) * (height + self.gap)
                 axes = area.axes(self.left + column * (width + self.between), bottom, width, height)
@@ -205,8 +205,8 @@ class Boxes(Drawing):
                     axes.set_ylabel("ρ of NIC and SIC")
         _below(area, self.left, "share of images kept")
         handles = [
-            Patch(facecolor=_fill(i), edgecolor="black", linewidth=0.6, label=shown(f"{share_text(level)} new classes"))
-            for i, level in enumerate(increments)
+            Patch(facecolor=fill, edgecolor="black", linewidth=0.6, label=shown(f"{share_text(level)} new classes"))
+            for level, fill in zip(increments, cycle(FILLS), strict=False)
         ]
         _legend(area, handles)
 
@@ -231,7 +231,7 @@ class Boxes(Drawing):
             box = {name: row[column] for name, column in BXP.items()}
             place = places[row["rehearsal_pct"], row["class_pct"]]
             axes.bxp([box], positions=[place], widths=0.72, showfliers=False, patch_artist=True, manage_ticks=False,
-                     boxprops={"facecolor": _fill(increments.index(row["class_pct"])), "linewidth": 0.6},
+                     boxprops={"facecolor": FILLS[increments.index(row["class_pct"]) % len(FILLS)], "linewidth": 0.6},
                      medianprops={"color": "black", "linewidth": 1.4}, whiskerprops={"linewidth": 0.6},
                      capprops={"linewidth": 0.6})  # fmt: skip
         groups = [group for _, group in classes.groupby(["rehearsal_pct", "class_pct"], sort=False)]
@@ -244,13 +244,32 @@ class Boxes(Drawing):
         middles = [i * (len(increments) + 0.5) + (len(increments) - 1) / 2 for i in range(len(retentions))]
         axes.set_xticks(middles, [shown(share_text(level)) for level in retentions])
 
-    @property
-    def _benchmarks(self) -> list[tuple[object, pd.DataFrame]]:
-        return list(self.frame.groupby(["benchmark", "policy"], sort=False))
+
+def offsets(heights: NDArray[np.float64], diameter: float) -> NDArray[np.float64]:
+    """How far to the side of the middle line each disc lies, in the unit of the heights.
+
+    From the lowest disc up, each goes to the free place that is nearest to the middle; of two, to the left one."""
+    placed = np.zeros(len(heights))
+    order = np.argsort(heights, kind="stable")
+    for position, i in enumerate(order):
+        below = order[:position]
+        near = below[heights[i] - heights[below] < diameter]
+        reach = np.sqrt(np.maximum(0.0, diameter**2 - (heights[i] - heights[near]) ** 2))
+        places = np.concatenate([[0.0], placed[near] - reach, placed[near] + reach])
+        taken = np.abs(places[:, None] - placed[near]) < reach - 1e-9 * diameter
+        free = places[~taken.any(axis=1)]  # never empty: beyond the outermost disc there is room
+        placed[i] = free[np.lexsort((free, np.abs(free).round(9)))[0]]
+    return placed
 
 
-def _fill(number: int) -> str:
-    return FILLS[number % len(FILLS)]
+def fitted(swarms: Sequence[NDArray[np.float64]], width: float, largest: float) -> tuple[float, list[NDArray[np.float64]]]:
+    """The largest diameter up to `largest` with which every swarm fits into a lane of this width; and the offsets."""
+    diameter = largest
+    while True:
+        found = [offsets(heights, diameter) for heights in swarms]
+        if all(2 * np.abs(placed).max(initial=0.0) + diameter <= width for placed in found):
+            return diameter, found
+        diameter *= SHRINK
 
 
 def _limits(values: pd.Series[float], include: Sequence[float]) -> tuple[float, float]:

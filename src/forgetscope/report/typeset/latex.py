@@ -1,13 +1,11 @@
 """Tables as LaTeX: the paper's laid out as there, others column by column; and documents that show them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
 from forgetscope.report.exhibited import Shown
-from forgetscope.report.typeset.layout import Line, TableCell, Tabular, lay_out, lay_out_beside
+from forgetscope.report.typeset.layout import Line, Tabular, lay_out, lay_out_beside
 from forgetscope.report.words.captions import EMPTY, caption, caption_beside
 from forgetscope.report.words.notation import LATEX
 
@@ -35,7 +33,7 @@ def table_inputs(labels: Iterable[str]) -> str:
 
 def latex_table(shown: Shown) -> str:
     """A `table` environment, or several where a page cannot hold all benchmarks; they need booktabs and graphicx."""
-    if shown.exhibit.kind == "table":
+    if shown.exhibit.kind == "table" or shown.exhibit.layout == "noise":
         return _floats(shown.exhibit.label, caption(shown), lay_out(shown, LATEX))
     inner = "\n".join(_plainly(shown.frame))
     above = f"\\caption{{{LATEX.text(shown.exhibit.title)}.}}\n\\label{{tab:{shown.exhibit.label}}}"
@@ -108,16 +106,12 @@ def _height(line: Line) -> float:
 def _tabular(layout: Tabular) -> Iterator[str]:
     yield f"\\begin{{tabular}}{{{layout.columns}}}\n\\toprule"
     for line in layout.lines:
-        text = _row(map(_cell, line.cells))
+        text = _row(c.text if c.span == 1 else f"\\multicolumn{{{c.span}}}{{c}}{{{c.text}}}" for c in line.cells)
         if line.role == "benchmark":
             yield f"\\midrule\n{text}\n\\midrule"
         else:
             yield f"\\addlinespace\n{text}\n\\midrule" if line.role == "step" else text
     yield "\\bottomrule\n\\end{tabular}"
-
-
-def _cell(cell: TableCell) -> str:
-    return cell.text if cell.span == 1 else f"\\multicolumn{{{cell.span}}}{{c}}{{{cell.text}}}"
 
 
 def _row(cells: Iterable[str]) -> str:

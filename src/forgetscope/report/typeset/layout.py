@@ -2,22 +2,19 @@
 
 How a cell is written is its notation's business."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 
-from forgetscope.analysis.exhibits import MODEL
+from forgetscope.analysis.exhibits.exhibit import MODEL
 from forgetscope.analysis.inputs.samples import POOLED, size_of_level
-from forgetscope.analysis.paper.tables import records
+from forgetscope.analysis.rows import Row, records
 from forgetscope.report.exhibited import Shown
 from forgetscope.report.words.captions import benchmark_title, share_text, subset_text
 from forgetscope.report.words.notation import Notation
 
-Row = dict[str, Any]
 Role = Literal["head", "benchmark", "step", "row"]
 
 FACTORS = {"rehearsal": "Retention", "classes": "Increment", "interaction": "Interaction"}
@@ -47,7 +44,7 @@ class Tabular:
 def lay_out(shown: Shown, notation: Notation) -> Tabular:
     if shown.frame.empty:
         return Tabular("", ())
-    arrange = {"anova": _anova, "overall": _overall}.get(shown.exhibit.layout, _grid)
+    arrange = {"anova": _anova, "overall": _overall, "noise": _noise}.get(shown.exhibit.layout, _grid)
     return arrange(shown.frame, notation)
 
 
@@ -67,8 +64,8 @@ def lay_out_beside(shown: Shown, beside: pd.DataFrame, notation: Notation) -> Ta
         for subset, rows in group.groupby("subset", sort=False):
             lines.append(Line("step", (TableCell(notation.text(subset_text(str(subset))), width),)))
             for row in records(rows):
-                compared = _compared_tests(notation, row) if anova else _compared_means(notation, row, overlap)
-                lines.append(_line("row", *_beside_keys(notation, row, grid, anova), *compared))
+                compared = _compared(notation, row, anova, overlap)
+                lines.append(_line("row", *_keys(notation, row, grid, anova), *compared))
     return Tabular("l" * len(keys) + "c" * len(columns), tuple(lines))
 
 
@@ -100,6 +97,33 @@ def _grid(frame: pd.DataFrame, notation: Notation) -> Tabular:
     return Tabular("ll" + "c" * len(increments), tuple(lines))
 
 
+def _noise(frame: pd.DataFrame, notation: Notation) -> Tabular:
+    """Each value with what noise alone would show, or with its interval, below."""
+    titles = ("FG-R", "FG-HG", "Spread", "Reliability", f"SIC {notation.symbol('rho')}", "Ceiling", "Between runs", "n")
+    lines = [_line("head", "Retention", "New classes", *titles)]
+
+    def estimate(row: Row, name: str) -> str:
+        below = notation.interval(row[f"{name}_lo"], row[f"{name}_hi"])
+        return notation.stacked(notation.number(row[name]), below) if below else notation.number(row[name])
+
+    for heading, group in _groups(frame, notation, len(titles) + 2):
+        lines.append(heading)
+        for step, part in group.groupby("subset", sort=False):
+            lines.append(Line("step", (TableCell(notation.text(subset_text(str(step))), len(titles) + 2),)))
+            for row in records(part):
+                places = [
+                    _share(notation, row[key]) if row[key] else notation.text("all") for key in ("rehearsal_pct", "class_pct")
+                ]
+                severity = [
+                    notation.stacked(notation.number(row[name]), f"noise {notation.number(row[f'{name}_floor'])}")
+                    for name in ("FG-R", "FG-HG")
+                ]
+                rest = (estimate(row, "spread"), estimate(row, "reliability"), notation.number(row["SIC_rho"]))
+                last = (estimate(row, "ceiling"), estimate(row, "between_runs"), str(row["n"]))
+                lines.append(_line("row", *places, *severity, *rest, *last))
+    return Tabular("ll" + "c" * len(titles), tuple(lines))
+
+
 def _anova(frame: pd.DataFrame, notation: Notation) -> Tabular:
     columns = _distinct(frame, "quantity", "response")
     titles = (TableCell(_name(notation, quantity, "" if r == quantity else r), 3) for quantity, r in columns)
@@ -119,7 +143,7 @@ def _test(notation: Notation, row: Row) -> tuple[str, str, str]:
     return notation.number(row["F"]), notation.probability(row["p"]), notation.number(row["eta2p"])
 
 
-def _beside_keys(notation: Notation, row: Row, grid: bool, anova: bool) -> tuple[str, ...]:
+def _keys(notation: Notation, row: Row, grid: bool, anova: bool) -> tuple[str, ...]:
     if anova:
         response = "" if row["response"] == row["quantity"] else row["response"]
         return FACTORS[row["factor"]], _name(notation, row["quantity"], response)
@@ -135,18 +159,16 @@ def _estimate(notation: Notation, row: Row) -> str:
     return notation.stacked(above, below) if below else above
 
 
-def _compared_means(notation: Notation, row: Row, overlap: bool) -> tuple[str, ...]:
+def _compared(notation: Notation, row: Row, anova: bool, overlap: bool) -> tuple[str, ...]:
+    difference = notation.number(row["difference"], signed=True)
+    if anova:
+        tests = notation.probability(row["p"]), notation.probability(row["paper_p"])
+        return notation.number(row["eta2p"]), notation.number(row["paper"]), difference, *tests
     ours, paper = (
         f"{notation.spread(row[mean], row[sd])} {notation.interval(row[low], row[high])}".rstrip()
         for mean, sd, low, high in (("mean", "sd", "mean_lo", "mean_hi"), ("paper", "paper_sd", "paper_lo", "paper_hi"))
     )
-    difference = notation.number(row["difference"], signed=True)
     return (ours, paper, difference, *([row["overlap"] or notation.missing] if overlap else []))
-
-
-def _compared_tests(notation: Notation, row: Row) -> tuple[str, ...]:
-    sizes = notation.number(row["eta2p"]), notation.number(row["paper"]), notation.number(row["difference"], signed=True)
-    return (*sizes, notation.probability(row["p"]), notation.probability(row["paper_p"]))
 
 
 def _groups(frame: pd.DataFrame, notation: Notation, columns: int) -> Iterable[tuple[Line, pd.DataFrame]]:

@@ -1,8 +1,6 @@
 """A store's results for papers: one PDF, a folder that LaTeX compiles, or the figures alone."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
@@ -12,7 +10,7 @@ from matplotlib.backends.backend_pdf import PdfPages
 from forgetscope.analysis.results import Analysis
 from forgetscope.errors import StoreError
 from forgetscope.files import replacing, told
-from forgetscope.outputs import PDF, refuse_foreign_file, refuse_foreign_folder, writing_folder
+from forgetscope.outputs import PDF, Progress, refuse_foreign_file, refuse_foreign_folder, unheard, writing_folder
 from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.typeset.figures import WIDTH, Drawing, drawings
 from forgetscope.report.typeset.ink import GREY, UNDATED, printing, save
@@ -22,21 +20,14 @@ from forgetscope.report.typeset.sheets import Pages, PrintNotation
 from forgetscope.report.words.captions import caption, caption_beside
 from forgetscope.report.words.methods import paragraphs
 from forgetscope.report.words.notation import LATEX
-from forgetscope.report.words.reading import Passage, passages
+from forgetscope.report.words.reading import passages
 
 Format = Literal["pdf", "latex", "png"]
-Progress = Callable[[str, int, int], None]
-
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 def write_paper(
-    analysis: Analysis,
-    path: str | Path,
-    format: Format = "pdf",
-    *,
-    width: float = WIDTH,
-    progress: Progress = lambda what, done, total: None,
+    analysis: Analysis, path: str | Path, format: Format = "pdf", *, width: float = WIDTH, progress: Progress = unheard
 ) -> Path:
     """Write the figures, and all but for `png` also the headline and the tables. The same results give the same bytes.
 
@@ -85,7 +76,11 @@ def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progres
         pages.skip(0.05)
         pages.write(_made(analysis), color=GREY)
         for passage in passages(analysis):
-            _write_passage(pages, passage)
+            pages.skip(0.12)
+            pages.write(passage.title, 8, bold=bool(passage.paragraphs))
+            for told_together in passage.paragraphs:
+                pages.skip(0.06)
+                pages.write(" ".join(told_together), 8)
         pages.turn()
         for number, drawing in enumerate(found, start=1):
             pages.draw(drawing, f"Figure {number}")
@@ -108,14 +103,6 @@ def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progres
             for number, page in enumerate(pages.figures, start=1):
                 document.savefig(page)
                 progress("pages", number, len(pages.figures))
-
-
-def _write_passage(pages: Pages, passage: Passage) -> None:
-    pages.skip(0.12)
-    pages.write(passage.title, 8, bold=bool(passage.paragraphs))
-    for sentences in passage.paragraphs:
-        pages.skip(0.06)
-        pages.write(" ".join(sentences), 8)
 
 
 def _write_latex(analysis: Analysis, found: Sequence[Drawing], folder: Path, width: float, progress: Progress) -> None:
@@ -161,7 +148,7 @@ def _write_figures(
 
 
 def _tables(analysis: Analysis) -> Iterator[Shown]:
-    return (shown for shown in exhibited(analysis) if shown.exhibit.kind == "table")
+    return (shown for shown in exhibited(analysis) if shown.exhibit.kind == "table" or shown.exhibit.layout == "noise")
 
 
 def _claims(analysis: Analysis) -> list[str]:
@@ -175,4 +162,7 @@ def _title(analysis: Analysis) -> str:
 
 def _made(analysis: Analysis) -> str:
     coding = "sum-to-zero" if analysis.coding == "sum" else analysis.coding
-    return f"forgetscope {version('forgetscope')}; {coding} coding of factors, {analysis.resamples:,} bootstrap resamples"
+    given = "" if analysis.controls == "others" else " overall partial correlations as in the paper,"
+    return (
+        f"forgetscope {version('forgetscope')}; {coding} coding of factors,{given} {analysis.resamples:,} bootstrap resamples"
+    )

@@ -10,7 +10,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
 
-from forgetscope.report.typeset.figures import Drawing
+from forgetscope.report.typeset.figures import POINTS, Drawing
 from forgetscope.report.typeset.ink import FONT, GREY, SMALL, TEXT, Area, shown
 from forgetscope.report.typeset.layout import Line, TableCell, Tabular
 from forgetscope.report.words.captions import EMPTY
@@ -22,7 +22,6 @@ WIDTH = PAPER[0] - 2 * MARGIN
 LEADING = 1.4  # height of a line of text over its size
 COLUMN_GAP = 9.0  # points
 CAPTION_GAP = 0.04  # inches between a table and what is said above it
-POINTS = 72  # in an inch
 
 
 class PrintNotation(Notation):
@@ -141,7 +140,9 @@ class _Table:
         for line in layout.lines:
             for cell, position in _positions(line):
                 if line.role in ("head", "row"):
-                    needed = _width_of(cell) / cell.span - COLUMN_GAP * (cell.span - 1) / cell.span
+                    main, *below = cell.text.split("\n")
+                    widest = max(text_width(main, TEXT), *(text_width(text, SMALL) for text in below), 0.0)
+                    needed = widest / cell.span - COLUMN_GAP * (cell.span - 1) / cell.span
                     for column in range(position, position + cell.span):
                         natural[column] = max(natural[column], needed)
         total = sum(natural) + COLUMN_GAP * max(0, len(natural) - 1)
@@ -170,11 +171,6 @@ def _positions(line: Line) -> Iterator[tuple[TableCell, int]]:
     for cell in line.cells:
         yield cell, position
         position += cell.span
-
-
-def _width_of(cell: TableCell) -> float:
-    main, *below = cell.text.split("\n")
-    return max(text_width(main, TEXT), *(text_width(text, SMALL) for text in below), 0.0)
 
 
 def wrapped(text: str, width: float, size: float, bold: bool = False) -> Iterator[str]:

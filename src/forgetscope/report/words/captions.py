@@ -1,16 +1,16 @@
 """What tables and figures for print say of themselves: what they show, what they rest on, and what was left out."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from forgetscope.analysis.inputs.samples import Collected
-from forgetscope.analysis.paper.tables import records
+from forgetscope.analysis.rows import records
 from forgetscope.characters import counted
 from forgetscope.report.exhibited import Shown
 
 EMPTY = "Nothing in the store belongs here."
 CODING = "The paper codes factors by treatment, ours sum to zero: main effects are different questions."
+GIVEN = "The others are the other two of SIC, CIC and NIC; the paper’s table controls SIC and CIC for ALL-NIC too."
+GIVEN_ALL = "The others are the other two of SIC, CIC and NIC, and for SIC and CIC also ALL-NIC, as in the paper’s table."
 LOST = {
     "diverged": "diverged steps",
     "no_value": "values undefined",
@@ -27,11 +27,14 @@ def caption(shown: Shown) -> str:
     if exhibit.layout == "anova":
         kind = "treatment" if len(frame) and frame["coding"].iloc[0] == "treatment" else "sum-to-zero"
         parts.append(f"Type-III two-way ANOVA, HC3, {kind} coding of factors.")
+    elif exhibit.layout == "noise":
+        parts += [exhibit.how, *(f"From {basis}." for basis in dict.fromkeys(frame["basis"]) if basis)]
     elif exhibit.layout != "weights":
         parts.append("Mean ± standard deviation" + (" with 95\u202f% intervals." if exhibit.intervals else "."))
+        parts += notes(shown)
     if len(frame) and frame["simulated"].any():
         parts.append(SIMULATED)
-    lost = {words: int(frame[name].max()) for name, words in LOST.items()} if len(frame) else {}
+    lost = {words: int(frame[name].max()) for name, words in LOST.items() if name in frame} if len(frame) else {}
     if any(lost.values()):
         parts.append(f"Left out at most, per entry: {', '.join(f'{n} {words}' for words, n in lost.items() if n)}.")
     return " ".join(parts)
@@ -41,19 +44,22 @@ def caption_beside(shown: Shown, beside: pd.DataFrame) -> str:
     """Of the same table beside what the paper prints; in how many places intervals overlap."""
     parts = [f"Ours beside what the paper prints: {shown.exhibit.title}."]
     if shown.exhibit.layout == "anova":
-        parts += ["Partial eta squared is compared.", *coding_note(shown)]
+        parts.append("Partial eta squared is compared.")
     elif shown.exhibit.layout != "weights":
         known = beside["overlap"].ne("")
         parts.append("Mean ± standard deviation" + (" (95\u202f% interval of the mean)." if known.any() else "."))
         if known.any():
             parts.append(f"{beside['overlap'].eq('yes').sum()} of {known.sum()} pairs of intervals overlap.")
+    parts += notes(shown)
     if shown.frame["simulated"].any():
         parts.append(SIMULATED)
     return " ".join(parts)
 
 
-def coding_note(shown: Shown) -> list[str]:
-    """Where the paper's numbers answer another question than those that they stand beside."""
+def notes(shown: Shown) -> list[str]:
+    """Where the paper's numbers answer another question than those that they stand beside, and which one partial ones do."""
+    if any(column.paper for column in shown.exhibit.columns):
+        return [GIVEN_ALL if shown.frame["given"].str.contains("ALL-NIC").any() else GIVEN]
     other = shown.exhibit.layout == "anova" and shown.beside is not None and shown.frame["coding"].eq("sum").any()
     return [CODING] if other else []
 
@@ -74,8 +80,10 @@ def course_caption(frame: pd.DataFrame) -> str:
     ends = ", before training and at its end" if frame["probes"].max() == 2 else ""
     return (
         f"How well SIC, CIC and NIC rank the past classes of {benchmark_title(frame)} by forgetting if only the first probes "
-        "of a step enter them: means of Spearman's ρ and of partial ρₚ, given the other two, with 95\u202f% intervals, and "
-        f"standard deviations over steps ({counts}; {int(frame['probes'].max())} probes{ends}). Dotted: a quarter of training."
+        "of a step enter them: means of Spearman's ρ and of partial ρₚ (dashed), given the other two. Dark bands: "
+        "95\u202f% intervals, light ones: "
+        f"standard deviations over steps ({counts}; {int(frame['probes'].max())} probes{ends}). "
+        "Dotted, upright: a quarter of training."
     )
 
 

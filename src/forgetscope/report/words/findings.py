@@ -1,7 +1,5 @@
 """What is said in plain words wherever results are shown."""
 
-from __future__ import annotations
-
 import math
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
@@ -11,6 +9,22 @@ from forgetscope.spec import RehearsalSpec
 from forgetscope.store import StoredStep
 
 UNEVEN = 0.1  # smallest FG-R that is called uneven
+NOISE = (
+    "by noise: FG-R and FG-HG if all past classes had been forgotten alike, by the noise of the test images alone",
+    "spread: of forgetting over classes without that noise (0: none was found); reliability: the share of its variance in the "
+    "observed one; at most: ρ of a predictor that knew the truth",
+)
+COUNTS = "Noise is from counts, before and after taken as independent, because single test images {why}: too high"
+UNRECORDED = "were not recorded"
+UNPAIRED = "of an earlier step are others, or damaged (`forgetscope store verify` names what is)"
+
+
+def basis_of_noise(experiment: Experiment) -> list[str]:
+    """Why it is from counts, if it is."""
+    if all(summary.paired for summary in experiment.summaries):
+        return []
+    unrecorded = any(step.unpredicted for step in experiment.steps)
+    return [COUNTS.format(why=UNRECORDED if unrecorded else UNPAIRED)]
 
 
 def finding(experiment: Experiment, summary: StepSummary | None) -> str:
@@ -43,6 +57,8 @@ def _finding(experiment: Experiment, summary: StepSummary | None) -> str:
     sentence = f"Step {summary.step}: past classes {_change(summary.mean_forgetting, 'of their accuracy ')}on average"
     if len(past) > 1:
         manner = "but unevenly" if summary.forgetting_range >= UNEVEN else "and fairly evenly"
+        if summary.forgetting_range <= summary.range_floor:
+            manner = "no more unevenly than the noise of their test images makes it look"
         extremes = [f"{row['class_name']} {_change(float(row['forgetting']))}".rstrip() for row in (most, least)]
         sentence += f", {manner}: {', '.join(extremes)}"
     return f"{sentence}. {_foresight(summary)}".rstrip()

@@ -8,20 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from forgetscope.analysis.exhibits import MODEL, THREE
+from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
 from forgetscope.analysis.inputs.samples import Sample
-from forgetscope.analysis.inputs.training_shares import EARLY, moment, since
-from forgetscope.analysis.paper.tables import estimate_of, matching, records
+from forgetscope.analysis.inputs.training_shares import BEFORE, EARLY
+from forgetscope.analysis.rows import Row, estimate_of, matching, records
 from forgetscope.report.words.notation import PLAIN
 
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis
 
-Row = dict[str, Any]
 
 NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 SHOWN = 5  # classes at either end
@@ -57,6 +56,7 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
     most, least = _extremes(analysis.more.get("class_forgetting"), where)
     parts = [
         *_uneven(analysis, where),
+        *_noise(analysis, where),
         *_suffering(most, least),
         *_predicting(analysis, where),
         *_early(analysis, where, sample.probes(step)),
@@ -83,15 +83,47 @@ def _uneven(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Ca
     spread, gap = rows.get(("FG-R", "value")), rows.get(("FG-HG", "value"))
     if spread is None or gap is None or math.isnan(spread["mean"]):
         return
+    row = noise_row(analysis, where)
+    floor = f", {PLAIN.number(row['FG-R_floor'])} by noise alone" if row else ""
     yield (
         f"The most forgotten class of a step lost {_told(spread)} more of its accuracy than the least forgotten one, and "
         f"the more forgotten half {_told(gap)} more than the other.",
         Card(
             "Unevenness (FG-R)",
             PLAIN.number(spread["mean"]),
-            f"{_interval(spread)}most minus least forgotten class; n = {spread['n']}",
+            f"{_interval(spread)}most minus least forgotten class{floor}; n = {spread['n']}",
         ),
     )
+
+
+def _noise(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
+    row = noise_row(analysis, where)
+    if row is None:
+        return
+    images, counts = PLAIN.number(row["images"], 0), f", as far as {row['basis']} tell" if row["paired_n"] < row["n"] else ""
+    found = (
+        f"without it, forgetting differs from class to class by {_told(row, 'spread')} (standard deviation)"
+        if row["spread"] > 0
+        else f"beyond it, no difference between classes was found (variance {PLAIN.estimate(estimate_of(row, 'variance'), 4)})"
+    )
+    yield (
+        f"Had all past classes of a step been forgotten alike, the noise of {images} test images per class alone would have "
+        f"shown FG-R {PLAIN.number(row['FG-R_floor'])} and FG-HG {PLAIN.number(row['FG-HG_floor'])}{counts}; {found}. "
+        f"Reliability, the share of the variance over classes that is not noise: {_told(row, 'reliability')}.",
+        Card(
+            "True spread",
+            PLAIN.number(row["spread"]),
+            f"{_interval(row, 'spread')}of forgetting over classes, without noise; "
+            f"reliability {PLAIN.number(row['reliability'])}",
+        ),
+    )
+
+
+def noise_row(analysis: Analysis, where: dict[str, str]) -> Row | None:
+    """How much is noise, over all partitions of a step number, where it can be said."""
+    frame = analysis.more.get("noise")
+    rows = [] if frame is None else records(matching(frame, **where, rehearsal_pct="", class_pct=""))
+    return rows[0] if rows and rows[0]["n"] else None
 
 
 def _suffering(most: list[Row], least: list[Row]) -> Iterator[tuple[str, Card | None]]:
@@ -118,12 +150,15 @@ def _predicting(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str
     order = sorted(known, key=lambda name: -known[name]["mean"])
     best = known[order[0]]
     told = ", ".join(f"{name} {_told(known[name])}" for name in order)
+    row = noise_row(analysis, where)
+    ceiling = "" if row is None else f" A predictor that knew the true forgetting would reach {_told(row, 'ceiling')}."
+    most = "" if row is None else f", of {PLAIN.number(row['ceiling'])} that noise leaves"
     yield (
-        f"What predicts it: {told} (mean rank correlation with forgetting).",
+        f"What predicts it: {told} (mean rank correlation with forgetting).{ceiling}",
         Card(
             f"Best predictor: {order[0]}",
             PLAIN.number(best["mean"]),
-            f"{_interval(best)}rank correlation with forgetting; n = {best['n']}",
+            f"{_interval(best)}rank correlation with forgetting{most}; n = {best['n']}",
         ),
     )
     given = [rows[name, "rho_p"] for name in order]
@@ -171,6 +206,20 @@ def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[t
                 f"{_interval(row, 'precision')}{moment(row['share'])}; n = {row['n']}",
             ),
         )
+
+
+def moment(share: float, probes: int | None = None) -> str:
+    """Such as `after 25 % of training`. probes: of a step, to say also where there is none during training."""
+    if share != BEFORE:
+        return f"after {100 * share:.0f}\u202f% of training"
+    return "at the probe before training" + (" (the store has none between it and the end)" if probes == 2 else "")
+
+
+def since(share: float) -> str:
+    """From when on something holds, as `from 12 % of training on`; a share of 0 is the probe before training."""
+    if share == BEFORE:
+        return "already before training"
+    return "only at the end of training" if share == 1 else f"from {100 * share:.0f}\u202f% of training on"
 
 
 def _extremes(frame: pd.DataFrame | None, where: dict[str, str]) -> tuple[list[Row], list[Row]]:

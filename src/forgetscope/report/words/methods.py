@@ -1,11 +1,11 @@
 """Methods: a paragraph for a paper, made from the specifications, and what reproduces a store."""
 
-from __future__ import annotations
-
+import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from forgetscope.analysis.inputs.samples import Sample, size_of_level
@@ -19,11 +19,6 @@ from forgetscope.report.words.headlines import counted_steps
 from forgetscope.report.words.reading import left_out_sentences
 from forgetscope.store import StoredStep
 
-SAMPLING = {
-    "iid": "drawn with replacement",
-    "reshuffled": "drawn in reshuffled passes without replacement",
-    "reshuffled-short": "drawn in reshuffled passes without replacement, the last batch of which is short",
-}
 LISTED = 12  # seeds that are named; of more, how many there are
 
 
@@ -37,9 +32,19 @@ class Command:
 
 def paragraphs(analysis: Analysis) -> list[str]:
     """Per benchmark what was done, then the statistics and what was excluded."""
-    told = [" ".join(_described(samples)) for samples in _by_benchmark(analysis)]
-    excluded = left_out_sentences(analysis) or ["Nothing was excluded."]
-    return [*told, " ".join((*_statistics(analysis), *excluded))]
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"listed": _listed, "counted": counted}
+    template = environment.from_string(resources.files(__package__).joinpath("methods.txt.j2").read_text(encoding="utf-8"))
+    text = template.render(
+        benchmarks=[_described(samples) for samples in _by_benchmark(analysis)],
+        resamples=analysis.resamples,
+        coding=analysis.coding,
+        controls=analysis.controls,
+        excluded=left_out_sentences(analysis),
+    )
+    return [re.sub("[ \n]+", " ", paragraph).strip(" ") for paragraph in text.split("\n\n")]
 
 
 def facts(analysis: Analysis, environments: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -72,87 +77,27 @@ def _by_benchmark(analysis: Analysis) -> list[list[Sample]]:
     return list(groups.values())
 
 
-def _described(samples: Sequence[Sample]) -> Iterator[str]:
-    """Samples of one benchmark differ in nothing but the policy."""
-    first = samples[0].steps[0].facts.setting
-    options = first.options
-    numbers = sorted({n for sample in samples for n in sample.numbers})
-    steps = _listed([counted_steps(sum(int((sample.number == n).sum()) for sample in samples), n) for n in numbers])
-    size = f" at {first.image_size} pixels" if first.image_size else ""
-    where = f"on {samples[0].dataset}{size} in class-incremental steps"
-    yield f"{samples[0].benchmark}: " + (
-        f"training of {first.network} {where} was simulated with a known truth, {steps}; nothing was trained."
-        if samples[0].simulated
-        else f"{first.network} was trained {where}, and {steps} were measured."
-    )
-    found = {level for sample in samples for n in sample.numbers for level in sample.increments(n)}
-    increments = sorted(found, key=size_of_level)
-    retentions = dict.fromkeys(level for sample in samples for n in sample.numbers for level in sample.retentions(n))
-    policies = [sample.policy for sample in samples]
-    chosen = f"the policy {policies[0]}" if len(policies) == 1 else f"one of {len(policies)} policies ({_listed(policies)})"
-    absolute = " " in increments[-1]  # it is not recorded of how many
-    new = _listed(increments, "or") if absolute else f"{_listed(increments, 'or')}\u202f% of the classes"
-    yield f"Each step introduces {new}; {_kept(list(retentions))} for rehearsal, chosen by {chosen}."
-    roots = [set(sample.root) for sample in samples]
-    shared = any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots))
-    yield (
-        "Experiments share class sequences and seeds across retentions or policies."
-        if shared
-        else "Every experiment has a class sequence and a seed of its own."
-    )
-    precision = f" in {options['precision']}" if options.get("precision") else ""
-    yield (
-        f"Networks are trained{precision} by SGD with momentum {options['momentum']:g}, weight decay "
-        f"{options['weight_decay']:g} and a learning rate of {options['learning_rate']:g} that a cosine anneals to 0, for "
-        f"{counted(options['epochs'], 'epoch')} per step. A batch holds {options['batch']} images, "
-        f"{100 * options['alpha']:g}\u202f% of them rehearsed, "
-        f"{SAMPLING[options['sampling']]}; augmentation: {_augmentation(options['augmentation'])}."
-    )
-    if options.get("validation"):
-        yield f"{100 * options['validation']:g}\u202f% of each class’s training images are set aside and not used."
-    yield _probed(options["probe_every"], options["epochs"])
-
-
-def _kept(retentions: Sequence[str]) -> str:
+def _described(samples: Sequence[Sample]) -> dict[str, Any]:
+    """What the template tells. Samples of one benchmark differ in nothing but the policy."""
+    places = [(sample, number) for sample in samples for number in sample.numbers]
+    numbers = sorted({number for _, number in places})
+    retentions = list(dict.fromkeys(level for sample, number in places for level in sample.retentions(number)))
     shares = [level for level in retentions if not level.endswith("images")]
-    told = [f"{_listed(shares, 'or')}\u202f% of each past class’s training images"] if shares else []
-    told += [f"{level} of all past classes together" for level in retentions if level.endswith("images")]
-    return f"{_listed(told, 'or')} are kept"
-
-
-def _probed(every: int, epochs: int) -> str:
-    if not every:
-        return "Interference was not measured."
-    if every >= epochs:
-        return "Interference was measured before and after training."
-    often = "every epoch" if every == 1 else f"every {every} epochs"
-    return f"Interference was measured before training and after {often}" + (", and at the end." if epochs % every else ".")
+    kept = [f"{_listed(shares, 'or')}\u202f% of each past class’s training images"] if shares else []
+    kept += [f"{level} of all past classes together" for level in retentions if level.endswith("images")]
+    setting, roots = samples[0].steps[0].facts.setting, [set(sample.root) for sample in samples]
+    return {
+        **{"benchmark": samples[0].benchmark, "dataset": samples[0].dataset, "simulated": samples[0].simulated},
+        **{"setting": setting, "kept": kept, "policies": [sample.policy for sample in samples]},
+        "steps": [counted_steps(sum(int((sample.number == n).sum()) for sample in samples), n) for n in numbers],
+        "increments": sorted({level for sample, number in places for level in sample.increments(number)}, key=size_of_level),
+        "shared": any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots)),
+    }
 
 
 def _listed(parts: Sequence[str], word: str = "and") -> str:
     *others, last = parts
     return f"{', '.join(others)} {word} {last}" if others else last
-
-
-def _statistics(analysis: Analysis) -> Iterator[str]:
-    yield (
-        "Statistics: rank correlations are Spearman’s, over the past classes of a step; their means are Fisher-z means with t "
-        "intervals in z, other means plain with t intervals, all at 95\u202f%; standard deviations are of the population, with "
-        f"BCa intervals from {analysis.resamples:,} resamples."
-    )
-    yield (
-        "Partial correlations control for the other two of SIC, CIC and NIC. The joint model is a mixed model with random "
-        "intercept and slopes per step, fitted by REML to the other steps of the partition."
-    )
-    coding = "to sum to zero" if analysis.coding == "sum" else "by treatment, as the paper’s are"
-    yield f"ANOVAs are two-way, type III, with HC3 errors and factors coded {coding}."
-
-
-def _augmentation(options: Mapping[str, Any]) -> str:
-    parts = [f"random crops with {counted(options['crop'], 'pixel')} of padding"] if options["crop"] else []
-    parts += ["horizontal flips"] if options["flip"] else []
-    parts += [f"brightness of 1 ± {options['brightness']:.2g}"] if options["brightness"] else []
-    return ", ".join(parts) or "none"
 
 
 def _command(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Command | None:
@@ -180,7 +125,7 @@ def _command(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Com
         usual = Truth().model_dump()
         truth = "".join(
             f" --truth {shlex.quote(f'{name}={value:g}')}"
-            for name, value in simulated["truth"].items()
+            for name, value in {"image_share": 0.0, **simulated["truth"]}.items()  # not recorded where none were drawn
             if value != usual.get(name)
         )
         reruns = again[0] if again else 0

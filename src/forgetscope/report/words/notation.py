@@ -2,8 +2,6 @@
 
 A minus sign is one, what rounds to zero has no sign, an interval is `(0.43, 0.59)`, and a dash stands for what is missing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import ClassVar
@@ -38,6 +36,7 @@ class Notation:
         "rho_p": "ρₚ",
         "rho_p_SIC": "ρₚ given SIC",
         "rho_p_CIC": "ρₚ given CIC",
+        "rho_p_all": "ρₚ given all others",
         "rho-rho_p": "ρ − ρₚ",
         "mae": "MAE",
         "value": "",
@@ -112,6 +111,7 @@ class LatexNotation(Notation):
         "rho_p": r"$\rho_p$",
         "rho_p_SIC": r"$\rho_p^{\mathrm{SIC}}$",
         "rho_p_CIC": r"$\rho_p^{\mathrm{CIC}}$",
+        "rho_p_all": r"$\rho_p^{\mathrm{all}}$",
         "rho-rho_p": r"$\rho - \rho_p$",
         "mae": "MAE",
         "value": "",

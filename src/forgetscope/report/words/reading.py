@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from forgetscope.analysis.paper.tables import estimate_of, matching, records
-from forgetscope.report.words.headlines import headlines
+from forgetscope.analysis.rows import estimate_of, matching, records
+from forgetscope.report.words.headlines import headlines, moment
 from forgetscope.report.words.notation import PLAIN
 
 if TYPE_CHECKING:
+    from forgetscope.analysis.inputs.samples import Collected
     from forgetscope.analysis.results import Analysis
 
 LEFT_OUT = {
@@ -47,6 +48,19 @@ def reading_lines(analysis: Analysis) -> list[str]:
     return lines
 
 
+def add_words(more: dict[str, pd.DataFrame], collection: Collected) -> None:
+    """To the frames that promise them: the `sentence` of each claim, and the `moment` at which a class is flagged."""
+    places = more["claims_in_detail"].groupby("claim", sort=False)
+    told = {claim: "; ".join(f"{_place(row)}, n = {row['n']}" for row in records(rows)) for claim, rows in places}
+    claims, flagged = more["claims"], more["flagged"]
+    verdicts = zip(claims["claim"], claims["verdict"], strict=True)
+    claims.insert(2, "sentence", [f"{claim}: {verdict} ({told[claim]})." for claim, verdict in verdicts])
+    probes = {(s.benchmark, s.policy, str(number)): s.probes(number) for s in collection.samples for number in s.numbers}
+    shares = zip(*(flagged[name] for name in ("benchmark", "policy", "subset", "share")), strict=True)
+    moments = [moment(share, probes[benchmark, policy, step]) for benchmark, policy, step, share in shares]
+    flagged.insert(list(flagged.columns).index("share") + 1, "moment", moments)
+
+
 def left_out_sentences(analysis: Analysis) -> list[str]:
     """What no estimate rests on, where anything was left out."""
     frame = analysis.more.get("left_out")
@@ -76,8 +90,9 @@ def _claims(analysis: Analysis) -> Iterator[Passage]:
 
 def _place(row: dict[str, Any]) -> str:
     policy = "" if row["policy"] == "uniform" else f", {row['policy']}"
-    value = f"{PLAIN.symbol(row['what'])} {PLAIN.estimate(estimate_of(row, 'value'))}"
-    return f"{row['benchmark']}{policy} step {row['subset']}: {value}"
+    what, _, statistic = row["what"].rpartition(" ")
+    value = f"{PLAIN.symbol(statistic)} {PLAIN.estimate(estimate_of(row, 'value'))}"
+    return " ".join(filter(None, (f"{row['benchmark']}{policy} step {row['subset']}:", what, value)))
 
 
 def _missing(analysis: Analysis) -> Iterator[Passage]:

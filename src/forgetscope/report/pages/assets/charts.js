@@ -75,94 +75,98 @@ function swarmFigure(rows, width, look) {
   ];
 }
 
-function courseFigure(rows, width, look, statistic) {
-  rows = rows.filter(
-    (row) => row.statistic === statistic && ["SIC", "CIC", "NIC", "ALL-NIC"].includes(row.quantity) && row.mean !== null,
-  );
+// As in the paper: a row per subset of steps, a column per coefficient.
+function courseFigure(rows, width, look) {
+  rows = rows.filter((row) => row.statistic in STATISTICS && COEFFICIENTS.includes(row.quantity) && row.mean !== null);
   const subsets = distinct(rows.map((row) => row.subset)),
-    quantities = distinct(rows.map((row) => row.quantity));
-  const stacked = width < 700,
     traces = [],
-    n = subsets.length,
-    gap = stacked ? 0.09 : 0.05;
+    height = 120 + (width < 700 ? 170 : 230) * subsets.length,
+    part = (i, n, gap) => [(i / n) * (1 + gap), (i / n) * (1 + gap) + (1 - gap * (n - 1)) / n];
   const layout = {
     width,
-    height: stacked ? 70 + 290 * n : 400,
+    height,
     showlegend: true,
     margin: { l: 56, r: 12, t: 70, b: 48 },
     annotations: [],
     legend: { orientation: "h", y: 1, yref: "container", yanchor: "top", x: 0, font: { color: look.ink } },
   };
-  subsets.forEach((subset, s) => {
-    const domain = [s / n + (s ? gap / 2 : 0), (s + 1) / n - (s < n - 1 ? gap / 2 : 0)];
-    const [across, up] = stacked
-      ? [
-          [0, 1],
-          [1 - domain[1], 1 - domain[0]],
-        ]
-      : [domain, [0, 1]];
-    const x = `x${s ? s + 1 : ""}`,
-      y = `y${s ? s + 1 : ""}`;
-    layout[axisName("x", s)] = axis(look, stacked && s < n - 1 ? "" : "Share of training", {
-      domain: across,
-      anchor: y,
-      tickformat: ".0%",
-      range: [0, 1],
-    });
-    layout[axisName("y", s)] = axis(look, s && !stacked ? "" : "Mean rank correlation", {
-      domain: up,
-      anchor: x,
-      matches: s ? "y" : undefined,
-    });
-    layout.annotations.push({
-      text: `Step ${word(subset)}`,
-      x: across[0],
-      xref: "paper",
-      y: up[1],
-      yref: "paper",
-      xanchor: "left",
-      yanchor: "bottom",
-      showarrow: false,
-      font: { size: 12.5, color: look.ink },
-    });
-    quantities.forEach((quantity, q) => {
-      const own = rows.filter((row) => row.subset === subset && row.quantity === quantity),
-        { colour, dash } = series(look, q);
-      const shares = own.map((row) => row.share),
-        bounded = own.filter((row) => row.mean_lo !== null);
-      traces.push({
-        x: [...bounded.map((row) => row.share), ...bounded.map((row) => row.share).reverse()],
-        y: [...bounded.map((row) => row.mean_hi), ...bounded.map((row) => row.mean_lo).reverse()],
-        type: "scatter",
-        mode: "lines",
-        fill: "toself",
-        fillcolor: `${colour}26`,
-        line: { width: 0 },
-        hoverinfo: "skip",
-        showlegend: false,
-        xaxis: x,
-        yaxis: y,
+  subsets.forEach((subset, s) =>
+    COEFFICIENTS.forEach((quantity, c) => {
+      const at = s * COEFFICIENTS.length + c,
+        [x, y] = ["x", "y"].map((letter) => letter + (at ? at + 1 : "")),
+        last = s === subsets.length - 1,
+        across = part(c, COEFFICIENTS.length, 0.03),
+        up = part(s, subsets.length, 34 / height).map((end) => 1 - end);
+      layout[axisName("x", at)] = axis(look, last && c === 1 ? "Share of training" : "", {
+        domain: across,
+        anchor: y,
+        tickformat: ".0%",
+        tickvals: [0.25, 0.5, 0.75],
+        showticklabels: last,
+        range: [0, 1],
       });
-      traces.push({
-        x: shares,
-        y: own.map((row) => row.mean),
-        type: "scatter",
-        mode: "lines",
-        name: quantity,
-        legendgroup: quantity,
-        showlegend: s === 0,
-        line: { color: colour, dash, width: 2.2 },
-        xaxis: x,
-        yaxis: y,
-        hovertemplate: `${quantity} %{y:.2f} after %{x:.0%}<extra></extra>`,
+      layout[axisName("y", at)] = axis(look, "", {
+        domain: up.reverse(),
+        anchor: x,
+        matches: at ? "y" : undefined,
+        showticklabels: c === 0,
       });
-    });
-  });
+      layout.annotations.push({
+        text: [c ? "" : `<b>Step ${word(subset)}</b> `, s ? "" : quantity].join(" "), // names in the first row alone: a phone is narrow
+        x: across[0],
+        xref: "paper",
+        y: up[1],
+        yref: "paper",
+        xanchor: "left",
+        yanchor: "bottom",
+        showarrow: false,
+        font: { size: 12.5, color: look.ink },
+      });
+      Object.entries(STATISTICS).forEach(([statistic, name], q) => {
+        const own = rows.filter((row) => row.subset === subset && row.quantity === quantity && row.statistic === statistic),
+          { colour, dash } = series(look, q),
+          common = { x: own.map((row) => row.share), type: "scatter", mode: "lines", xaxis: x, yaxis: y };
+        const band = (known, low, high, opacity) => ({
+          ...common,
+          x: [...known.map((row) => row.share), ...known.map((row) => row.share).reverse()],
+          y: [...known.map(high), ...known.map(low).reverse()],
+          fill: "toself",
+          fillcolor: colour + opacity,
+          line: { width: 0 },
+          hoverinfo: "skip",
+          showlegend: false,
+        });
+        traces.push(
+          band(
+            own.filter((row) => row.sd !== null),
+            (row) => row.mean - row.sd,
+            (row) => row.mean + row.sd,
+            "1a",
+          ),
+          band(
+            own.filter((row) => row.mean_lo !== null),
+            (row) => row.mean_lo,
+            (row) => row.mean_hi,
+            "40",
+          ),
+          {
+            ...common,
+            y: own.map((row) => row.mean),
+            name,
+            legendgroup: statistic,
+            showlegend: at === 0,
+            line: { color: colour, dash, width: 2.2 },
+            hovertemplate: `${quantity}, ${name} %{y:.2f} after %{x:.0%}<extra></extra>`,
+          },
+        );
+      });
+    }),
+  );
   return [traces, layout];
 }
 
 // Boxes and whiskers are the analysis'; each point is a class.
-function boxFigure(rows, width, look, _, summaries) {
+function boxFigure(rows, width, look, summaries) {
   rows = rows.filter((row) => row.rho !== null);
   const where = (row) => `step ${row.subset}, ${partition(row)}`,
     steps = distinct(rows.map((row) => row.subset));
@@ -208,7 +212,8 @@ function boxFigure(rows, width, look, _, summaries) {
 }
 
 const FIGURES = { swarm: swarmFigure, course: courseFigure, boxes: boxFigure };
-const STATISTICS = { rho: "alone (rho)", rho_p: "given the other two (rho_p)" };
+const COEFFICIENTS = ["SIC", "CIC", "NIC"];
+const STATISTICS = { rho: "alone (ρ)", rho_p: "given the other two (ρₚ)" };
 
 // What a figure says of a class.
 const CLASS_FACTS = {
@@ -223,7 +228,7 @@ function drawFigure(box, data, title) {
   const rows = rowsOf(unpacked(data.frame)),
     boxes = data.boxes ? rowsOf(unpacked(data.boxes)) : [],
     groups = distinct(rows.map(policyOf)),
-    view = { group: groups[0], statistic: "rho" };
+    view = { group: groups[0] };
   const chart = element("div", { className: "chart", attributes: { role: "img", "aria-label": title } }),
     scroll = element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, chart);
   const controls = element("div", { className: "controls" });
@@ -233,7 +238,6 @@ function drawFigure(box, data, title) {
         own,
         paper.printing ? paper.width : scroll.clientWidth,
         theme(),
-        view.statistic,
         boxes.filter((box) => policyOf(box) === view.group),
       );
     if (!traces.length) return leaveEmpty(chart, "Nothing was measured here.");
@@ -255,13 +259,6 @@ function drawFigure(box, data, title) {
           redraw();
         },
       ).box,
-    );
-  if (data.kind === "course")
-    controls.append(
-      chooser("Coefficient", Object.entries(STATISTICS), (value) => {
-        view.statistic = value;
-        redraw();
-      }).box,
     );
   box.replaceChildren(...(controls.children.length ? [controls] : []), scroll);
   redraws.set(chart, redraw);

@@ -113,10 +113,16 @@
 
   function drawCards() {
     const { step } = view;
+    const alone = (floor) => (floor === null ? "" : `; ${decimal(floor)} by noise alone`);
     const cards = [
       ["Mean forgetting (FG)", decimal(step.mean_forgetting), "share of accuracy lost, 1 is all of it"],
-      ["Range (FG-R)", decimal(step.forgetting_range), "most minus least forgotten class"],
-      ["Half gap (FG-HG)", decimal(step.forgetting_half_gap), "more minus less forgotten half"],
+      ["Range (FG-R)", decimal(step.forgetting_range), `most minus least forgotten class${alone(step.range_floor)}`],
+      ["Half gap (FG-HG)", decimal(step.forgetting_half_gap), `more minus less forgotten half${alone(step.half_gap_floor)}`],
+      [
+        "True spread",
+        decimal(step.spread),
+        `of forgetting over classes, without the noise of test images; reliability ${decimal(step.reliability)}${step.basis}`,
+      ],
       ["Accuracy, all classes", percent(step.accuracy), "test images of every class so far"],
       ["Accuracy, new classes", percent(step.new_accuracy), `classes that step ${step.step} learned`],
     ];
@@ -136,7 +142,8 @@
   function drawPanel(name) {
     const box = byId(`panel-${name}`);
     const rho = view.step.correlations[name];
-    byId(`rho-${name}`).textContent = rho === null ? "" : `ρ = ${decimal(rho)}`;
+    byId(`rho-${name}`).textContent =
+      rho === null ? "" : `ρ = ${decimal(rho)}${view.step.ceiling === null ? "" : ` (at most ${decimal(view.step.ceiling)})`}`;
     const rows = view.step.past.filter((row) => row.forgetting !== null && row[name] !== null);
     if (!rows.length) return leaveOut(box, "Not measured in this step.");
     const [x, y] = [rows.map((row) => row[name]), rows.map((row) => row.forgetting)];

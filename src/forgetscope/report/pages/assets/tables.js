@@ -105,6 +105,31 @@ function shownColumns(columns, data, paper) {
       ),
       number("Pairs", "n", String),
     );
+  } else if (data.layout === "noise") {
+    const estimate = (title, name) =>
+      column(
+        title,
+        (i) => columns[name][i],
+        (i) => between(columns[name][i], columns[`${name}_lo`][i], columns[`${name}_hi`][i]),
+      );
+    shown.push(
+      ...["FG-R", "FG-HG"].flatMap((name) => [number(name, name), number(`${name} by noise`, `${name}_floor`)]),
+      estimate("Spread", "spread"),
+      estimate("Reliability", "reliability"),
+      number("ρ SIC", "SIC_rho"),
+      estimate("Ceiling of ρ", "ceiling"),
+    );
+    if (known(columns.between_runs).length) shown.push(estimate("ρ between runs", "between_runs"));
+    shown.push(
+      number("n", "n", String),
+      column(
+        "Noise from",
+        (i) => columns.basis[i],
+        (i) => columns.basis[i],
+        true,
+      ),
+    );
+    return shown;
   } else if (data.layout === "plain") {
     for (const name of Object.keys(columns).filter((name) => !KEYS[name] && name !== "simulated")) {
       const texts = columns[name].some((value) => typeof value === "string");

@@ -1,0 +1,78 @@
+"""Which test images of its past classes a step recognises, and which of the same images the steps that learned them did."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forgetscope.analysis.statistics.noise import Recognised
+from forgetscope.errors import StoreError
+from forgetscope.store import StoredStep
+
+Mask = NDArray[np.bool_]
+NEAR = 1e-9  # accuracies are quotients of the same counts
+
+
+class _Seen(NamedTuple):
+    """Of the test images of a step."""
+
+    image: NDArray[np.int64]
+    true: NDArray[np.int64]
+    right: Mask
+
+
+def recognised(step: StoredStep, ancestors: Mapping[int, StoredStep]) -> tuple[Recognised, Mask]:
+    """Of its past classes [P], in the order of the head's nodes; and of which of them single images are known both times.
+
+    ancestors: by number. Where the step that introduced a class is not among them, or one of both has no predictions, or they
+    are of other images, then and now are taken as independent. Raises StoreError where one of them is damaged, the step too."""
+    past = step.past_classes("class_id", "introduced_step", "accuracy_when_learned", "accuracy")
+    ids, learned, now = past["class_id"], past["accuracy_when_learned"], past["accuracy"]
+    both, paired = learned * now, np.zeros(len(ids), bool)
+    seen = _seen(step)
+    images = _counts(step, ids) if seen is None else _per_class(seen.true, ids)
+    for number, before in ancestors.items():
+        then = _seen(before)
+        if seen is None or then is None:
+            continue
+        _, here, there = np.intersect1d(seen.image, then.image, assume_unique=True, return_indices=True)
+        same = seen.true[here] == then.true[there]
+        label, right, was = seen.true[here][same], seen.right[here][same], then.right[there][same]
+        known = (past["introduced_step"] == number) & (images > 0)
+        for of, counted in ((label, images), (then.true, images), (label[right], now * images), (label[was], learned * images)):
+            known &= np.abs(_per_class(of, ids) - counted) < NEAR * np.maximum(1, images)
+        both = np.where(known, _per_class(label[right & was], ids) / np.maximum(1, images), both)
+        paired |= known
+    return Recognised(images, learned, now, both), paired
+
+
+def recognised_if_whole(step: StoredStep, ancestors: Mapping[int, StoredStep]) -> tuple[Recognised, Mask]:
+    """The same; where an ancestor is damaged, from the counts of the step alone. Raises StoreError where the step is."""
+    try:
+        return recognised(step, ancestors)
+    except StoreError:
+        return recognised(step, {})
+
+
+def _seen(step: StoredStep) -> _Seen | None:
+    if (table := step.predictions()) is None:
+        return None
+    image, true, predicted = (table[name].to_numpy().astype(np.int64) for name in ("image", "true", "predicted"))
+    return _Seen(image, true, true == predicted)
+
+
+def _per_class(true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[P]: how many of these images have each class."""
+    found, counts = np.unique(true, return_counts=True)
+    if not len(found):
+        return np.zeros(len(ids))
+    place = np.minimum(np.searchsorted(found, ids), len(found) - 1)
+    return np.where(found[place] == ids, counts[place], 0).astype(np.float64)
+
+
+def _counts(step: StoredStep, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[P]: how many test images each class has, by the counts of what they were taken for."""
+    table = step.table("confusion", ["true", "count"])
+    true, count = table["true"].to_numpy(), table["count"].to_numpy()
+    return np.array([count[true == id].sum() for id in ids], np.float64)

@@ -1,0 +1,232 @@
+"""What to measure on: images, labels and which of them are rehearsed, in whatever form they come, checked once."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from forgetscope.characters import counted
+from forgetscope.errors import InputError
+from forgetscope.measuring.all_layers import Batch
+from forgetscope.measuring.gradients import Loss
+
+Given = Tensor | np.ndarray | Sequence[Any]
+CHECKED = 8  # images on which a network is looked at before it is measured
+
+
+class ProbeData:
+    """What to measure on, as `forgetscope.Probe` describes it."""
+
+    def __init__(
+        self,
+        past_images: Given,
+        past_labels: Given,
+        rehearsed: Given,
+        new_images: Given,
+        new_labels: Given,
+        alpha: float | Tensor = 0.5,
+        *,
+        prepare: Callable[[Tensor], Tensor] | None = None,
+        batch: int | None = None,
+        loss: Loss | None = None,
+        names: Mapping[int, str] | Sequence[str] | None = None,
+    ) -> None:
+        if isinstance(alpha, Tensor) and alpha.numel() == 1:
+            alpha = alpha.item()
+        if not isinstance(alpha, int | float | np.floating) or not 0 < alpha < 1:
+            raise InputError(f"alpha = {alpha} is not between 0 and 1: it is the share of rehearsal images in a batch.")
+        if loss is not None and not callable(loss):
+            raise InputError(f"loss = {loss!r} is no function of logits and labels. Pass the one that you train with.")
+        if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1):
+            raise InputError(f"batch = {batch!r} is no number of images: it is how many go through the network at a time.")
+        past_images, past_labels = _images_and_labels("past", past_images, past_labels)
+        new_images, new_labels = _images_and_labels("new", new_images, new_labels)
+        self.past_nodes = torch.unique(past_labels)
+        self.new_nodes = torch.unique(new_labels)
+        both = self.past_nodes[torch.isin(self.past_nodes, self.new_nodes)]
+        if len(both):
+            raise InputError(f"Classes {both.tolist()} are both past and new. Give each class's images to one of the two.")
+        mask = _mask(rehearsed, len(past_labels))
+        if not mask.any():
+            raise InputError(
+                f"rehearsed marks none of the {counted(len(mask), 'past image')}, but alpha = {alpha} of a batch is rehearsed."
+            )
+        self.kept = (past_labels[mask][:, None] == self.past_nodes).sum(dim=0).double()  # images that are rehearsed
+        self.all_kept = bool(mask.all())
+        self.alpha = float(alpha)
+        self.shares = self.kept / self.kept.sum()  # p_c
+        self.names = _names(names, self.past_nodes.tolist())
+        self.loss = loss
+        # Where each image counts: past classes without what is rehearsed, past classes' rehearsed images, new classes.
+        past = len(self.past_nodes)
+        past_groups = torch.searchsorted(self.past_nodes, past_labels) + past * mask
+        new_groups = torch.searchsorted(self.new_nodes, new_labels) + 2 * past
+        self.parts = ((past_images, past_labels, past_groups), (new_images, new_labels, new_groups))
+        self._prepare = prepare
+        self._batch = batch or _batch_for(past_images)
+
+    @property
+    def only_memory(self) -> bool:
+        """Whether past images are but the memory, and nothing is known of others. In a run, classes may be kept whole."""
+        return False
+
+    @property
+    def nodes(self) -> Tensor:
+        """All that occur."""
+        return torch.cat([self.past_nodes, self.new_nodes])
+
+    @property
+    def about(self) -> str:
+        """What is measured on, in a sentence."""
+        past, new = counted(len(self.past_nodes), "past class"), counted(len(self.new_nodes), "new class")
+        images = [counted(len(labels), "image") for _, labels, _ in self.parts]
+        return f"{past}, {images[0]}, {int(self.kept.sum())} rehearsed; {new}, {images[1]}; alpha {self.alpha:g}."
+
+    @property
+    def unknown_said(self) -> tuple[str, ...]:
+        """What cannot be known of these images, in sentences."""
+        bare = [self.names.get(node, str(node)) for node in self.past_nodes[self.kept == 0].tolist()]
+        said = f"SIC is unknown, not 0, without a stored image: {', '.join(bare)}." if bare else ""
+        if self.only_memory:
+            said = "SIC and CIC are unknown, not 0: every past image is rehearsed, so nothing is known of the others."
+        return (said,) if said else ()
+
+    def check_nodes(self, nodes: int, masked: tuple[int, ...] = ()) -> None:
+        """That the head has a node for every label, and none of them is -inf."""
+        highest = int(self.nodes.max())
+        if highest >= nodes:
+            raise InputError(
+                f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
+            )
+
+        used = [node for node in self.nodes.tolist() if node in masked]
+        if used:
+            raise InputError(
+                f"The output of node {used[0]} is -inf for every image, but images of class {used[0]} are measured: their loss "
+                "is infinite. Mask only nodes without images, or with a large negative number, such as -1e9."
+            )
+
+    def check_losses(self, losses: Tensor) -> None:
+        """That those of each group are finite."""
+        odd = (~losses.isfinite()).nonzero()[:, 0]
+        if len(odd):
+            node = int(torch.cat([self.past_nodes, self.past_nodes, self.new_nodes])[odd[0]])
+            raise InputError(
+                f"The loss of class {node} is {float(losses[odd[0]])}: what prepare or the network makes of one of its images "
+                "is not finite. Look at its images one by one."
+            )
+
+    def few(self, part: int = 0) -> Tensor:
+        """A few inputs, to look at the network with, from all over the past images; part 1: the new ones."""
+        images = self.parts[part][0]
+        count = min(len(images), CHECKED, self._batch)
+        positions = torch.linspace(0, len(images) - 1, count, dtype=torch.float64).long()
+        return next(self.inputs(images[positions.to(images.device)]))
+
+    def batches_of(self, group: int) -> Iterator[Batch]:
+        """Group c is what is not rehearsed of the c-th past class, P + c what is, and 2 P + c the c-th new class."""
+        images, labels, groups = self.parts[int(group >= 2 * len(self.past_nodes))]
+        positions = torch.nonzero(groups == group)[:, 0]
+        return self.batches(images[positions.to(images.device)], labels[positions])
+
+    def batches(self, images: Tensor, labels: Tensor) -> Iterator[Batch]:
+        return zip(self.inputs(images), torch.split(labels, self._batch), strict=True) if len(labels) else iter(())
+
+    def inputs(self, images: Tensor) -> Iterator[Tensor]:
+        for batch in torch.split(images, self._batch):
+            own = batch.clone()  # `prepare`, or the network itself, may work in place
+            inputs = own if self._prepare is None else self._prepare(own)
+            if not isinstance(inputs, Tensor) or inputs.shape[:1] != batch.shape[:1]:
+                found = f"{tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
+                raise InputError(
+                    f"prepare gives {found} of {counted(len(batch), 'image')}. Return a tensor, an input per image."
+                )
+            yield inputs
+
+
+def _images_and_labels(which: str, images: object, labels: object) -> tuple[Tensor, Tensor]:
+    pixels, nodes = _tensor(f"{which}_images", images), _tensor(f"{which}_labels", labels).cpu()
+    if nodes.ndim != 1 or nodes.is_floating_point() or nodes.is_complex() or nodes.dtype == torch.bool:
+        found = f"{tuple(nodes.shape)} of {nodes.dtype}"
+        raise InputError(f"{which}_labels are {found}. Give one whole number per image: the head node of its class.")
+    if pixels.ndim < 2 or len(pixels) != len(nodes):
+        found = f"{tuple(pixels.shape)}"
+        raise InputError(f"{which}_images are {found} for {counted(len(nodes), 'label')}. Give [images, ...], one per label.")
+    if not len(nodes):
+        raise InputError(f"{which}_images are empty. Give the images of at least one {which} class.")
+    nodes = nodes.long()
+    if int(nodes.min()) < 0:
+        raise InputError(f"{which}_labels hold {int(nodes.min())}. Labels are head nodes, counted from 0; leave out others.")
+    for start in range(0, len(nodes) if pixels.is_floating_point() else 0, 1000):  # so many at a time: masks cost memory
+        odd = (~pixels[start : start + 1000].isfinite().flatten(1).all(dim=1)).nonzero()
+        if len(odd):
+            position = start + int(odd[0])
+            raise InputError(
+                f"{which}_images[{position}], of class {int(nodes[position])}, is not finite. Mend it or leave it out."
+            )
+    return pixels, nodes
+
+
+def _mask(rehearsed: object, images: int) -> Tensor:
+    """A mask, one of 0 and 1, or positions."""
+    given = _tensor("rehearsed", rehearsed).cpu()
+    told = "Give a mask of one entry per past image, or the positions of those that are rehearsed."
+    if given.ndim != 1 or given.is_complex() or (given.is_floating_point() and len(given)):
+        raise InputError(f"rehearsed is {tuple(given.shape)} of {given.dtype}. {told}")
+    if given.dtype != torch.bool and len(given) == images > 1 and bool(((given == 0) | (given == 1)).all()):
+        if images == 2:
+            raise InputError(
+                f"rehearsed = {given.tolist()} of 2 past images could be a mask or positions. Give True and False."
+            )
+        given = given.bool()  # as positions it would name two images again and again
+    if given.dtype == torch.bool:
+        if len(given) != images:
+            raise InputError(f"rehearsed is a mask of {len(given)} for {counted(images, 'past image')}. {told}")
+        return given
+    positions = given.long()
+    outside = positions[(positions < 0) | (positions >= images)]
+    if len(outside):
+        raise InputError(f"rehearsed names position {int(outside[0])} of {counted(images, 'past image')}. {told}")
+    mask = torch.zeros(images, dtype=torch.bool)
+    mask[positions] = True
+    return mask
+
+
+def _tensor(name: str, value: object) -> Tensor:
+    """Of tensors, arrays, and lists of numbers, arrays or tensors of one shape."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    remedy = "Give a tensor, an array, or a list of those of one shape."
+    first = value[0] if isinstance(value, list | tuple) and len(value) else value
+    if not isinstance(first, Tensor | np.ndarray | np.generic | Real | list | tuple):
+        what = f"a {type(value).__name__} of {type(first).__name__}" if first is not value else f"{type(value).__name__}"
+        raise InputError(f"{name} is {what}. {remedy} Images of files: turn them into tensors as you do for training.")
+    try:
+        if isinstance(first, Tensor) and first is not value:
+            return torch.stack([torch.as_tensor(part) for part in value]).detach()  # type: ignore[attr-defined]
+        with warnings.catch_warnings():  # that an array cannot be written to: nobody does
+            warnings.simplefilter("ignore")
+            return torch.from_numpy(np.ascontiguousarray(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        told = " ".join(str(error).split())[:200].removesuffix(".")
+        raise InputError(f"{name}: this {type(value).__name__} is no tensor ({told}). {remedy}") from error
+
+
+def _names(names: Mapping[int, str] | Sequence[str] | None, past: list[int]) -> dict[int, str]:
+    """Of past classes by node, empty if nobody named any."""
+    if names is None:
+        return {}
+    given = names if isinstance(names, Mapping) else dict(enumerate(names))
+    missing = [node for node in past if node not in given]
+    if missing:
+        raise InputError(f"names has no name for class {missing[0]}. Give one for each past class: {{node: name}}, or a list.")
+    return {node: str(given[node]) for node in past}
+
+
+def _batch_for(images: Tensor) -> int:
+    """Small batches stay in a CPU's cache: 64 images of 32 x 32 pixels, in proportion for others; large ones fill a GPU."""
+    return min(max(64 * 3072 // max(images[0].numel(), 1), 16), 500) if images.device.type == "cpu" else 500

@@ -1,0 +1,173 @@
+"""Looking at a network at work without a trace: which modules ran and what they gave, and everything as it was before."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
+
+from forgetscope.errors import ForgetscopeError, InputError
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """One call of a module."""
+
+    module: nn.Module
+    args: tuple[object, ...]
+    begun: int  # how many had begun before it
+    output: Tensor | None
+    version: int | None  # of the output, then: another one now says that it was changed in place
+    is_output: bool = False
+
+    @property
+    def fed(self) -> Tensor | None:
+        """Its only argument, if it has one."""
+        (first,) = self.args if len(self.args) == 1 else (None,)
+        return first if isinstance(first, Tensor) else None
+
+    @property
+    def has_matrix(self) -> bool:
+        """Among its own parameters; those of a parametrisation, such as weight norm, are its module's."""
+        own = [*self.module._parameters.values()]
+        if is_parametrized(self.module):
+            own += self.module.parametrizations.parameters()  # type: ignore[union-attr]
+        return not isinstance(self.module, ParametrizationList) and any(part is not None and part.ndim > 1 for part in own)
+
+    def gives(self, logits: Tensor) -> bool:
+        """Whether these are its output, as it was."""
+        mine = self.output
+        same = mine is not None and mine.shape == logits.shape and mine.data_ptr() == logits.data_ptr()
+        return same and logits._version == self.version
+
+
+def watched(run: Callable[[Tensor], object], images: Tensor) -> tuple[object, list[ModuleCall]]:
+    """What it gives, and the calls of modules on the way in the order in which they ended, whoever holds the modules."""
+    calls: list[ModuleCall] = []
+    open_calls: list[int] = []
+    begun, here = 0, threading.get_ident()
+
+    def enters(_module: nn.Module, _args: object) -> None:
+        nonlocal begun
+        if threading.get_ident() == here:
+            open_calls.append(begun)
+            begun += 1
+
+    def leaves(module: nn.Module, args: tuple[object, ...], output: object) -> None:
+        if threading.get_ident() == here:
+            found = _tensor_in(output)
+            calls.append(ModuleCall(module, args, open_calls.pop(), found, None if found is None else found._version))
+
+    handles = [
+        register_module_forward_pre_hook(enters),
+        register_module_forward_hook(leaves),
+    ]  # with_kwargs is not removed whole
+    try:
+        return run(images.clone()), calls
+    except ForgetscopeError:
+        raise
+    except Exception as error:  # anything: this is a user's code
+        told = " ".join(str(error).split())[:300].removesuffix(".")
+        weights = {parameter.dtype for parameter in run.parameters()} if isinstance(run, nn.Module) else set()
+        kinds = f", its weights are {', '.join(map(str, weights))}" if weights - {images.dtype} else ""
+        raise InputError(
+            f"{kind_of(run)} cannot be applied to a batch of shape {tuple(images.shape)} and type {images.dtype}{kinds} "
+            f"({type(error).__name__}: {told}). Give images as the network takes them, or prepare=, which makes them so."
+        ) from error
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def logits_of(output: object, name: str) -> Tensor:
+    """Of what a network or layer returns: the tensor, or its "logits"."""
+    found = _tensor_in(output)
+    if found is None:
+        raise InputError(
+            f"{name} returns {_described(output)}, which does not say what the logits are. "
+            'Return a tensor, or {"logits": tensor} with whatever else.'
+        )
+    return found
+
+
+def kind_of(run: object) -> str:
+    """The class of a module, or the name of a function."""
+    return type(run).__name__ if isinstance(run, nn.Module) else getattr(run, "__name__", type(run).__name__)
+
+
+@contextmanager
+def undisturbed(network: nn.Module) -> Iterator[None]:
+    """The block runs in evaluation mode, in full precision and without gradients; modes and random streams are as before.
+
+    Each module gets its own mode back: some may have been frozen on purpose. Modules that nobody registered, such as an encoder
+    in a function, are met when they are called. Modes are set as they are, because somebody's own `train()` may do more.
+    """
+    if not isinstance(network, nn.Module):
+        raise InputError(f"{type(network).__name__} is not a torch.nn.Module. Pass the network itself.")
+    modes: dict[nn.Module, bool] = {}
+    here = threading.get_ident()
+
+    def evaluate(module: nn.Module, _args: object = None) -> None:
+        if module.training and threading.get_ident() == here:
+            modes.setdefault(module, True)
+            module.training = False  # else BatchNorm statistics of the run that is observed would move
+
+    device = next((parameter.device.type for parameter in network.parameters()), "cpu")
+    streams, numpys, pythons = (
+        [torch.cuda.current_device()] if device == "cuda" else [],
+        np.random.get_state(),
+        random.getstate(),
+    )
+    handle = register_module_forward_pre_hook(evaluate)
+    try:
+        for module in network.modules():
+            evaluate(module)
+        # no_grad comes last: leaving the inference mode switches gradients on.
+        full_precision = torch.autocast(device, enabled=False)
+        with torch.random.fork_rng(streams), full_precision, _eagerly(), torch.inference_mode(False), torch.no_grad():
+            yield
+    finally:
+        handle.remove()
+        for module, training in modes.items():
+            module.training = training
+        np.random.set_state(numpys)
+        random.setstate(pythons)
+        torch.clear_autocast_cache()  # what was cast without a graph must not meet the next training batch
+
+
+@contextmanager
+def _eagerly() -> Iterator[None]:
+    """Compiled modules run as they were written: hooks within compiled code are not called."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None:  # nothing is compiled, and importing it takes seconds
+        yield
+        return
+    with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
+        warnings.filterwarnings("ignore", "Using `torch.compile", UserWarning)  # that global hooks see it twice: so be it
+        yield
+
+
+def _tensor_in(output: object) -> Tensor | None:
+    if isinstance(output, Mapping):
+        output = output.get("logits")
+    elif not isinstance(output, Tensor):
+        output = output[0] if isinstance(output, tuple | list) and len(output) == 1 else getattr(output, "logits", None)
+    return output if isinstance(output, Tensor) else None
+
+
+def _described(output: object) -> str:
+    if isinstance(output, Mapping):
+        return f"a {type(output).__name__} of {', '.join(map(repr, list(output)[:4]))}"
+    if isinstance(output, tuple | list):
+        return f"a {type(output).__name__} of {len(output)}"
+    return f"a {type(output).__name__}"
