@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,11 +41,14 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 def carry_out(plan: Plan, store: Store) -> None:
-    """All steps of a plan, in this process."""
+    """All steps of a plan, in this process; a minute lies between two, so that it is certain which came last."""
     data, settings = load_data("glyphs", plan.template.image_size), choose_settings("cpu", 1)
     store.prepare()
-    for job in plan.jobs.values():
-        run_locked(job.id, job.spec, store.step(job.parent) if job.parent else None, data, store, settings)
+    with pytest.MonkeyPatch.context() as patches:
+        for minute, job in enumerate(plan.jobs.values()):
+            clock = SimpleNamespace(now=lambda zone, minute=minute: datetime(2026, 1, 1, 0, minute, tzinfo=zone))
+            patches.setattr("forgetscope.experiment.step.datetime", clock)
+            run_locked(job.id, job.spec, store.step(job.parent) if job.parent else None, data, store, settings)
 
 
 @pytest.fixture(scope="module")
