@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forgetscope.spec import canonical_id
-from forgetscope.store import Store, StoredStep
+from forgetscope.store import Store, StoredStep, StoredTables
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-1"
 FIRST, SECOND = "f20597d033216fbfca4c78c5dd6c9c8f", "f3fa24f9a0557b800d1137b8758595ee"
@@ -35,7 +35,7 @@ def golden_copy(folder: Path) -> Store:
     return Store(shutil.copytree(GOLDEN, folder))
 
 
-def put(step: StoredStep, name: str, content: bytes) -> None:
+def put(step: StoredTables, name: str, content: bytes) -> None:
     """Replace a file of a step, and its checksum."""
     manifest = json.loads((step.folder / "manifest.json").read_bytes())
     (step.folder / name).write_bytes(content)

@@ -1,8 +1,8 @@
 """The store: immutable steps on disk, each named by the content that it was made from.
 
-`folder` is the store itself, `stored` one step as it is read, and `condition` says which steps are alike; `tables` are made by
-`tables`, read within bounds by `tablefiles` and held against one another by `contents`, and `stepfiles` says what the record
-and the manifest beside them must be.
+`folder` is the store itself, `stored` one step as it is read, `observed` what a monitor saw of one, `verified` what both have
+in common, and `condition` says which steps are alike; tables are made by `tables`, read within bounds by `tablefiles` and held
+against one another by `contents`, and `stepfiles` says what the record and the manifest beside them must be.
 """
 
 from forgetscope.measuring.quantities import COEFFICIENTS as COEFFICIENTS
@@ -16,13 +16,15 @@ from forgetscope.store.folder import (
     TellLeftOut as TellLeftOut,
     chains_of as chains_of,
     leaving_out as leaving_out,
-    parquet_bytes as parquet_bytes,
+)
+from forgetscope.store.observed import (
+    ObservedRecord as ObservedRecord,
+    RunningObserved as RunningObserved,
+    StoredObserved as StoredObserved,
+    commit_observed as commit_observed,
+    write_running as write_running,
 )
 from forgetscope.store.stepfiles import FREED as FREED, STATE as STATE, TableName as TableName
-from forgetscope.store.stored import (
-    ALL_TABLES as ALL_TABLES,
-    SCHEMA as SCHEMA,
-    TABLES as TABLES,
-    StoredStep as StoredStep,
-    past_rows as past_rows,
-)
+from forgetscope.store.stored import ALL_TABLES as ALL_TABLES, SCHEMA as SCHEMA, TABLES as TABLES, StoredStep as StoredStep
+from forgetscope.store.tables import parquet_bytes as parquet_bytes
+from forgetscope.store.verified import StoredTables as StoredTables, past_rows as past_rows

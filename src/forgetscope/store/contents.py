@@ -52,6 +52,28 @@ def _code(true: Ids, predicted: Ids) -> Ids:
     return true * _CODE + predicted
 
 
+def check_observed_classes(classes: pa.Table, number: int, head_nodes: int) -> None:
+    """classes: of an observed step; number: the step's."""
+    for column, least, most in (("introduced_step", 1, number), ("head_node", 0, head_nodes - 1)):
+        values = classes[column].to_numpy()
+        if len(strange := values[(values < least) | (values > most)]):
+            raise ValueError(f"{column} is {strange[0]} in step {number} with {head_nodes} head nodes")
+
+
+def check_labels(table: pa.Table, column: str, of: Ids, what: str) -> None:
+    """what: which classes may stand in this column, in words."""
+    ids = table[column].to_numpy()
+    if len(strange := ids[~np.isin(ids, of)]):
+        raise ValueError(f"{column} is {strange[0]}, no {what} class of classes.parquet")
+
+
+def check_sources(pairs: pa.Table, new: Ids) -> None:
+    """pairs: the table; new: the ids of the step's new classes."""
+    source, is_new = pairs["source_class_id"].to_numpy(), pairs["source_is_new"].to_numpy(zero_copy_only=False)
+    if len(strange := source[np.isin(source, new) != is_new]):
+        raise ValueError(f"source_is_new is wrong of class {strange[0]}, by classes.parquet")
+
+
 def keepsakes_of(table: pa.Table, kind: Spread, introduced: Mapping[int, int]) -> dict[int, Keepsake | None]:
     """By class; None where nothing was kept. introduced: of the step's past classes, in order, which step learned them."""
     if kind not in table.column_names or (ids := table["class_id"].to_pylist()) != list(introduced):

@@ -1,6 +1,7 @@
 """Immutable step records on disk: a folder per step, built under a temporary name and renamed into place.
 
     STORE/steps/<id>/        committed steps; a reader sees all of one or nothing, and needs no lock
+    STORE/observed/          the same of what a monitor saw (`observed`)
     STORE/working/<id>/      snapshots and probes so far of a step that is being run
     STORE/working/<id>.lock  avoids double work; correctness rests on the rename
     STORE/quarantine/        damaged steps, kept for inspection
@@ -12,8 +13,6 @@ No file is a pickle. Every file is verified against its manifest when it is read
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import os
 import shlex
 import shutil
@@ -24,16 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import safetensors.numpy
 
 from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
 from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_new
 from forgetscope.spec import StepSpec
+from forgetscope.store.observed import MONITOR, NUMBER, RUNNING, RunningObserved, StoredObserved
 from forgetscope.store.stepfiles import STATE, TableName
 from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, Tensors
+from forgetscope.store.tables import json_bytes, manifest_bytes, parquet_bytes
 
-FOLDERS = ("steps", "working", "plans", "quarantine")
+FOLDERS = ("steps", "working", "plans", "observed", "quarantine")
 
 ALL_LAYERS, EVERY_ITERATION, RELEASED = "all layers", "every iteration", "released"  # what `measure` says in `extra`
 
@@ -87,7 +87,7 @@ class Store:
     def existing(cls, path: Path | str) -> Store:
         """For commands that look: the folder must be a store already."""
         store = cls(path)
-        if not (store.path / "steps").is_dir():
+        if not any((store.path / name).is_dir() for name in ("steps", "observed")):
             raise StoreError(
                 f"There is no store at {store.path}. "
                 "Make one with `forgetscope run` or `forgetscope demo`, or name another folder."
@@ -105,7 +105,7 @@ class Store:
         except OSError as error:
             reason = error.strerror or str(error)
             raise StoreError(f"Cannot write to the store {self.path}: {reason}. Choose another folder with --store.") from None
-        self.refuse_links(*(f"{name}/{path.name}" for name in FOLDERS[1:3] for path in (self.path / name).glob("*")))
+        self.refuse_links(*(f"{name}/{path.name}" for name in FOLDERS[1:4] for path in (self.path / name).glob("*")))
 
     def refuse_links(self, *names: str) -> None:
         """What a store that somebody else filled links to is not its own: it is neither packed nor written to."""
@@ -125,11 +125,7 @@ class Store:
 
     def ids(self) -> set[str]:
         """Of all committed steps."""
-        folder = self.path / "steps"
-        if not folder.is_dir():
-            return set()
-        with os.scandir(folder) as entries:
-            return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")}
+        return _folders(self.path / "steps")
 
     def steps(self) -> list[StoredStep]:
         """All committed steps, ordered by id."""
@@ -194,13 +190,39 @@ class Store:
             raise SpecError(f"{len(found) or 'No'} steps in {self.path} begin with {prefix!r}{which}. {listing}")
         return self.step(found[0])
 
+    def observed(self, name: str | None = None) -> list[StoredObserved]:
+        """All observed steps that were committed, or those of one monitor, by name and number. Reads none of them."""
+        self.refuse_links("observed")
+        names = [one for one in _folders(self.path / "observed") if MONITOR.fullmatch(one) and name in (None, one)]
+        found = [self.path / "observed" / one / number for one in names for number in _folders(self.path / "observed" / one)]
+        steps = [StoredObserved(folder) for folder in found if NUMBER.fullmatch(folder.name)]
+        return sorted(steps, key=lambda step: (step.name, step.number))
+
+    def observed_step(self, name: str, number: int) -> StoredObserved:
+        """One of them; SpecError where it is not there."""
+        numbers = {step.number: step for step in self.observed(name)}
+        if number not in numbers:
+            there = f"of {name!r} there are {', '.join(map(str, numbers))}" if numbers else f"there is no monitor {name!r}"
+            listing = f"`forgetscope show {shlex.quote(str(self.path))}` lists them."
+            raise SpecError(f"{self.path} holds no observed step {number} of {name!r}: {there}. {listing}")
+        return numbers[number]
+
+    def observing(self) -> list[RunningObserved]:
+        """Observed steps that are not committed: of a training that runs, or that ended without a word."""
+        found = [self.path / "working" / name for name in sorted(_folders(self.path / "working")) if RUNNING.fullmatch(name)]
+        return [step for step in map(RunningObserved, found) if not self.finished(step.key)]
+
+    def finished(self, id: str) -> bool:
+        """Whether what works under this name, a step or an observed one, is committed."""
+        named = RUNNING.fullmatch(id)
+        return f"{named['number']}" in _folders(self.path / "observed" / named["name"]) if named else id in self
+
     def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:
         """Write a step whole. If another process was first, its step is verified and ours discarded.
 
         durable: wait until the disk has it. Otherwise a power cut may damage it, which is noticed when it is read."""
         contents = _contents(record, committed)
-        manifest = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()}
-        contents["manifest.json"] = _json(manifest)
+        contents["manifest.json"] = manifest_bytes(contents)
 
         def write(folder: Path) -> None:
             for name, data in contents.items():
@@ -229,7 +251,13 @@ class Store:
 
         write: fills the folder that it is given with files, as durable as the step is to be; if it raises, nothing is left
         of them."""
-        target = self.path / "steps" / id
+        ours = self.put_in_place(self.path / "steps" / id, id, write, durable=durable)
+        if not ours:
+            self.step(id).verify()
+        return ours
+
+    def put_in_place(self, target: Path, id: str, write: Callable[[Path], None], *, durable: bool = True) -> bool:
+        """Put a folder in place whole; False if there is one already, which stays as it is. id: what its lock is called by."""
         with self._building(id) as building:
             try:
                 write(building)
@@ -241,14 +269,13 @@ class Store:
                     os.rename(building, target)
                     ours = True
                 except OSError as error:
-                    if id not in self:
+                    if target.is_symlink() or not target.is_dir():
                         raise cannot_write(target, error) from None
-                    self.step(id).verify()
                     ours = False
             except WriteError:
                 if building.exists():
                     raise
-                return self.install(id, write, durable=durable)  # `gc` took it for a leftover, and no lock kept it from that
+                return self.put_in_place(target, id, write, durable=durable)  # `gc` took it for a leftover: no lock kept it
             if durable:
                 with told(target):
                     sync_folder(target.parent)
@@ -304,6 +331,14 @@ class Store:
         return locked(self.lock_file(id), note, waiting, done=lambda: id in self)
 
 
+def _folders(folder: Path) -> set[str]:
+    """Names of the folders in one, which are no links; none if it is not there."""
+    if not folder.is_dir():
+        return set()
+    with os.scandir(folder) as entries:
+        return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")}
+
+
 def chains_of(steps: Mapping[str, StoredStep]) -> list[list[StoredStep]]:
     """Of steps with all their ancestors: the chains that none of them continues, latest commit last."""
     parents = {step.parent for step in steps.values()}
@@ -317,37 +352,6 @@ def _chain(steps: Mapping[str, StoredStep], tip: str) -> list[StoredStep]:
         chain.append(steps[parent])
         parent = steps[parent].parent
     return chain[::-1]
-
-
-def parquet_bytes(table: pa.Table, name: TableName | None = None) -> bytes:
-    """A table's file; name: which of a step's tables it is."""
-    encodings = _ENCODINGS.get(name, {})
-    options = {"use_dictionary": [c for c in table.column_names if c not in encodings]} if encodings else {}
-    leaves = {
-        f"{c}.list.element" if pa.types.is_list(table.schema.field(c).type) else c: encodings[c]
-        for c in encodings
-        if c in table.column_names
-    }
-    buffer = io.BytesIO()
-    with pq.ParquetWriter(buffer, table.schema, compression="zstd", column_encoding=leaves or None, **options) as writer:
-        for part in _row_groups(table) if name == "keepsakes" else [table]:
-            writer.write_table(part)
-    return buffer.getvalue()
-
-
-def _row_groups(table: pa.Table) -> Iterator[pa.Table]:
-    """Rows of one step's features after the other: what is handed on has the same bytes in every file, and packs into one."""
-    steps = table["features_step"].to_pylist()
-    starts = [i for i, step in enumerate(steps) if i == 0 or step != steps[i - 1]]
-    for start, end in zip(starts, [*starts[1:], len(steps)], strict=True):
-        yield table.slice(start, end - start)
-
-
-# Of columns in which hardly a value occurs twice: a dictionary of them would double the file.
-_ENCODINGS: dict[TableName | None, dict[str, str]] = {
-    "predictions": {"image": "DELTA_BINARY_PACKED", "margin": "BYTE_STREAM_SPLIT"},
-    "keepsakes": dict.fromkeys(("mean", "variance", "covariance"), "BYTE_STREAM_SPLIT"),
-}
 
 
 def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
@@ -367,12 +371,8 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
     }
     beside = {"simulated": record.simulated, "start": record.start}
     info |= {name: dict(facts) for name, facts in beside.items() if facts is not None}
-    contents = {"step.json": _json(info)}
+    contents = {"step.json": json_bytes(info)}
     for name in (*TABLES, *(name for name in ALL_TABLES if name in record.tables and name not in TABLES)):
         contents[f"{name}.parquet"] = parquet_bytes(record.tables[name], name)
     contents[STATE] = safetensors.numpy.save(record.state)
     return contents
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode()

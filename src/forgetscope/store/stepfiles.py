@@ -5,7 +5,7 @@ A store may be a stranger's. So everything is bounded before it is read, and not
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set as AbstractSet
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -22,10 +22,10 @@ RECORD_BYTES = 16 * 2**20
 PLAN_BYTES = 64 * 2**20  # of a plan.json
 PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")  # and the name of its folder
 STEPS = 100_000  # the highest number of a step
-_LIMITS = {"manifest.json": 2**20, "step.json": RECORD_BYTES, STATE: 8 * 2**30, FREED: 1024}
+_LIMITS = {"manifest.json": 2**20, "step.json": RECORD_BYTES, "observed.json": RECORD_BYTES, STATE: 8 * 2**30, FREED: 1024}
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_Scalar = str | int | float | bool | None
+Scalar = str | int | float | bool | None
 
 
 def limit_of(name: str) -> int:
@@ -58,11 +58,11 @@ class _Record(StrictRecord):
     spec: dict[str, Any]
     network: Text
     data: _DataRecord
-    environment: dict[Text, _Scalar]
+    environment: dict[Text, Scalar]
     timings: dict[Text, float]
     history: list[dict[Text, float | None]]
     committed: Text
-    divergence: dict[Text, _Scalar] | None = None
+    divergence: dict[Text, Scalar] | None = None
     simulated: SimulationMark | None = None
     start: dict[Text, Text] = Field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class _Manifest(StrictRecord):
     files: dict[Text, _File]
 
 
-def checked_manifest(content: bytes, needed: set[str]) -> dict[str, dict[str, Any]]:
+def checked_manifest(content: bytes, needed: AbstractSet[str]) -> dict[str, dict[str, Any]]:
     """SHA-256 and size of each file, by name; raises ValueError."""
     manifest: dict[str, dict[str, Any]] = strict_json(content)
     try:

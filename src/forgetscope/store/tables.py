@@ -3,12 +3,16 @@
 Whoever has the numbers, by training or by simulation, builds its tables here; what is read is checked against the same schema.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from forgetscope.measuring.forgetting import forgetting
@@ -197,3 +201,46 @@ def _table(name: TableName, columns: Mapping[str, Any]) -> pa.Table:
     """In the order and of the types of the table's schema; NaN becomes missing."""
     types = {column: type for column, type in SCHEMAS[name].items() if column in columns or column not in ONE_OF_THEM}
     return pa.table({column: pa.array(columns[column], type, from_pandas=True) for column, type in types.items()})
+
+
+def parquet_bytes(table: pa.Table, name: TableName | None = None) -> bytes:
+    """A table's file; name: which of a step's tables it is."""
+    encodings = _ENCODINGS.get(name, {})
+    options = {"use_dictionary": [c for c in table.column_names if c not in encodings]} if encodings else {}
+    leaves = {
+        f"{c}.list.element" if pa.types.is_list(table.schema.field(c).type) else c: encodings[c]
+        for c in encodings
+        if c in table.column_names
+    }
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(buffer, table.schema, compression="zstd", column_encoding=leaves or None, **options) as writer:
+        for part in _row_groups(table) if name == "keepsakes" else [table]:
+            writer.write_table(part)
+    return buffer.getvalue()
+
+
+def _row_groups(table: pa.Table) -> Iterator[pa.Table]:
+    """Rows of one step's features after the other: what is handed on has the same bytes in every file, and packs into one."""
+    steps = table["features_step"].to_pylist()
+    starts = [i for i, step in enumerate(steps) if i == 0 or step != steps[i - 1]]
+    for start, end in zip(starts, [*starts[1:], len(steps)], strict=True):
+        yield table.slice(start, end - start)
+
+
+# Of columns in which hardly a value occurs twice: a dictionary of them would double the file.
+_ENCODINGS: dict[TableName | None, dict[str, str]] = {
+    "predictions": {"image": "DELTA_BINARY_PACKED", "margin": "BYTE_STREAM_SPLIT"},
+    "keepsakes": dict.fromkeys(("mean", "variance", "covariance"), "BYTE_STREAM_SPLIT"),
+}
+
+
+def json_bytes(value: object) -> bytes:
+    """A record's file."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode()
+
+
+def manifest_bytes(contents: Mapping[str, bytes]) -> bytes:
+    """A manifest's file: SHA-256 and size of each of these."""
+    return json_bytes(
+        {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()}
+    )
