@@ -15,12 +15,12 @@ from hypothesis.extra.numpy import arrays
 from conftest import TINY
 from forgetscope.data.library import load_data
 from forgetscope.data.preprocessing import Normalisation
-from forgetscope.experiment.evaluation import best_nodes, evaluate
+from forgetscope.experiment.evaluation import evaluate
 from forgetscope.experiment.preparation import prepare
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.learning.networks import build_network
 from forgetscope.store import Store, StoredStep
-from forgetscope.store.tables import Predictions, confusion_table, predictions_table
+from forgetscope.store.tables import Predictions, best_nodes, confusion_table, predictions_table
 
 # Numbers of 32 bits of every size, down to the smallest, many of them equal.
 singles = st.floats(width=32, allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 1.0, 1e-45, -1e-45, 1e-38])

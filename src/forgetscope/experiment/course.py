@@ -17,7 +17,6 @@ from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably
 from forgetscope.learning.rsgd import Divergence, EpochEnd, EpochSoFar
 from forgetscope.learning.snapshots import Snapshot, momentum_of, save_snapshot
-from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.measuring.sums import Sums
 from forgetscope.store.tables import Measurements, Values
 
@@ -56,15 +55,7 @@ class Course:
 
 def measurements(sums: Sums) -> Measurements | None:
     """As arrays for the tables; None before the first probe."""
-    if sums.pairs is None or sums.log_sim is None:
-        return None
-    return Measurements(
-        iterations=tuple(sums.iterations),
-        values=torch.stack(sums.values).numpy(),
-        totals=sums.totals.numpy()[: len(COEFFICIENTS)],
-        pairs=sums.pairs.numpy(),
-        log_sim=sums.log_sim.numpy(),
-    )
+    return Measurements(**sums.arrays()) if sums.pairs is not None else None
 
 
 class Saver:

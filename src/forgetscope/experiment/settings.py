@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from typing import Any
 
 import torch
 
 from forgetscope.errors import SpecError
+from forgetscope.learning.environment import environment
 from forgetscope.spec import StepSpec
 from forgetscope.threads import default_threads
 
@@ -36,13 +35,7 @@ class Settings:
 
     def environment(self) -> dict[str, object]:
         """What equal bits depend on."""
-        return {
-            **self.recorded(),
-            "machine": platform.machine(),
-            "instructions": torch.backends.cpu.get_cpu_capability(),
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("forgetscope", "torch", "numpy")},
-        }
+        return {**self.recorded(), **environment()}
 
     @contextmanager
     def applied(self) -> Iterator[None]:

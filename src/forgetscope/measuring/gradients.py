@@ -6,7 +6,7 @@ derivative with respect to the logits takes the place of softmax - onehot.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -25,16 +25,26 @@ class GradientSums:
     eps = torch.finfo(torch.float64).eps  # of the arithmetic in which gradients were summed
     within: Tensor | None = None  # [P, s]: which parameters make up L_c, where these are not row c
 
-    def __init__(self, groups: int, nodes: int, width: int, *, biased: bool = True, loss: Loss | None = None) -> None:
+    def __init__(
+        self,
+        groups: int,
+        nodes: int,
+        width: int,
+        *,
+        biased: bool = True,
+        loss: Loss | None = None,
+        outputs: int | None = None,  # of the network, where these are not the rows
+    ) -> None:
         self._biased, self._loss = biased, loss
         self.gradients = torch.zeros(groups, nodes, width + 1, dtype=torch.float64)  # row = head node, last column = bias
         self.lengths = torch.zeros(groups, dtype=torch.float64)  # norms of the single images' gradients
         self.losses = torch.zeros(groups, dtype=torch.float64)
-        self.logits = torch.zeros(groups, nodes, dtype=torch.float64)
+        self.logits = torch.zeros(groups, outputs or nodes, dtype=torch.float64)
         self.counts = torch.zeros(groups, dtype=torch.float64)
 
     def add(self, features: Tensor, logits: Tensor, labels: Tensor, groups: Tensor) -> None:
         """features [n, d], logits [n, k], labels [n] = head nodes, groups [n]: where each image counts."""
+        self.make_room(groups)
         logits = logits.double()
         if self._loss is None:
             total = torch.logsumexp(logits, dim=1)
@@ -56,6 +66,20 @@ class GradientSums:
         self.lengths.index_add_(0, groups, residual.norm(dim=1) * inputs.norm(dim=1))  # an outer product's norm
         self.logits.index_add_(0, groups, logits)
         self.counts.index_add_(0, groups, torch.ones(len(labels), dtype=torch.float64))
+
+    def make_room(self, groups: Tensor) -> None:
+        """For groups that were not foreseen."""
+        missing = int(groups.max()) + 1 - len(self.counts)
+        if missing > 0:
+            self.arrange([*range(len(self.counts)), *[None] * missing])
+
+    def arrange(self, order: Sequence[int | None]) -> None:
+        """Take the groups into this order; None is a group without images."""
+        given = [(at, group) for at, group in enumerate(order) if group is not None]
+        to, source = torch.tensor(given, dtype=torch.long).reshape(-1, 2).T
+        for name in ("gradients", "lengths", "losses", "logits", "counts"):
+            array: Tensor = getattr(self, name)
+            setattr(self, name, array.new_zeros(len(order), *array.shape[1:]).index_copy_(0, to, array[source]))
 
 
 def rounding_error(lengths: Tensor, eps: float = torch.finfo(torch.float64).eps) -> Tensor:

@@ -30,14 +30,12 @@ from forgetscope.measuring.folding import Features
 from forgetscope.measuring.gradients import GradientSums, Loss, checked_loss, rounding_error
 from forgetscope.measuring.heads import LastLayer, agree, feeding, find_last_layer, plain_last_layer, unwrapped
 from forgetscope.measuring.own_gradients import own_gradient_sums
-from forgetscope.measuring.probe_data import ProbeData as ProbeData
+from forgetscope.measuring.probe_data import Images, ProbeData as ProbeData
 from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
 from forgetscope.measuring.watching import kind_of, logits_of, undisturbed, watched
 
 if TYPE_CHECKING:
     import pandas as pd
-
-CHUNK = 1000  # images whose features are kept at a time; a GPU is waited for once per chunk
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,12 +79,7 @@ class Measurement:
 
 
 def measure(
-    network: nn.Module,
-    data: ProbeData,
-    *,
-    features: Features | None = None,
-    head: nn.Module | None = None,
-    trusted: bool = False,
+    network: nn.Module, data: Images, *, features: Features | None = None, head: nn.Module | None = None, trusted: bool = False
 ) -> Measurement:
     """The terms in the last layer, now. `features` and `head` name them where they cannot be found by looking.
 
@@ -101,6 +94,7 @@ def measure(
             loss = checked_loss(data.loss, data.nodes, last.nodes, last.parameters[0].device)
             sums = own_gradient_sums(last, data, loss)
         if not trusted:
+            data.check_nodes(last.nodes, last.masked)  # again: of images that are passed over the classes are known by now
             data.check_losses(sums.losses)
         return replace(_combine(sums, data), head_nodes=last.nodes, said=_said(last, data, loss is not None))
 
@@ -137,7 +131,7 @@ def measure_all_layers(
         return replace(found, terms=_known(found.terms, data))
 
 
-def _looked_at(network: nn.Module, data: ProbeData, features: Features | None, head: nn.Module | None) -> LastLayer:
+def _looked_at(network: nn.Module, data: Images, features: Features | None, head: nn.Module | None) -> LastLayer:
     few = data.few()
     if not torch.allclose(few, data.few(), equal_nan=True):
         raise InputError("prepare gives other inputs for the same images the second time. Leave out what is random in it.")
@@ -147,37 +141,38 @@ def _looked_at(network: nn.Module, data: ProbeData, features: Features | None, h
     return last
 
 
-def _gradient_sums(last: LastLayer, data: ProbeData, loss: Loss | None) -> GradientSums | None:
+def _gradient_sums(last: LastLayer, data: Images, loss: Loss | None) -> GradientSums | None:
     """None where the network's own output is not that of a linear layer for all images."""
     assert last.weight is not None
-    groups, biased = 2 * len(data.past_nodes) + len(data.new_nodes), last.bias is not None
-    sums = GradientSums(groups, *last.weight.shape, biased=biased, loss=loss)
+    sums = GradientSums(data.groups, *last.weight.shape, biased=last.bias is not None, loss=loss)
     with feeding(last, data.few()) as features:
-        for images, labels, groups_of in data.parts:
-            for start in range(0, len(labels), CHUNK):
-                chunk = slice(start, start + CHUNK)
-                found = [features(inputs) for inputs in data.inputs(images[chunk])]
-                outputs = torch.cat([fed for fed, _ in found]).to(last.weight.dtype)
-                # The head is applied here, so that one pass gives features and logits; then on to the CPU, for float64.
-                logits = F.linear(outputs, last.weight, last.bias)
-                own = [output for _, output in found if output is not None]
-                if own and not agree(torch.cat(own), logits, found[0][0]):
-                    return None
-                sums.add(outputs.cpu(), logits.cpu(), labels[chunk], groups_of[chunk])
-    return sums
+        for chunk in data.chunks():
+            found = [(*features(inputs), labels, groups) for inputs, labels, groups in chunk]
+            outputs = torch.cat([fed for fed, *_ in found]).to(last.weight.dtype)
+            # The head is applied here, so that one pass gives features and logits; then on to the CPU, for float64.
+            logits = F.linear(outputs, last.weight, last.bias)
+            own = [output for _, output, *_ in found if output is not None]
+            if own and not agree(torch.cat(own), logits, found[0][0]):
+                return None
+            labels, groups = (torch.cat(parts) for parts in list(zip(*found, strict=True))[2:])
+            sums.add(outputs.cpu(), logits.cpu(), labels, groups)
+    return data.settled(sums)
 
 
-def _combine(sums: GradientSums, data: ProbeData) -> Measurement:
+def _combine(sums: GradientSums, data: Images) -> Measurement:
     """Uses the sums up: at 200 classes each of these gradients is 20 MB, and copies would cost more than the arithmetic."""
     past = len(data.past_nodes)
     rest, kept, new = slice(0, past), slice(past, 2 * past), slice(2 * past, None)
-    counts, kept_counts, new_counts = sums.counts[rest] + sums.counts[kept], sums.counts[kept], sums.counts[new]
+    if data.apart:
+        for array in (sums.gradients, sums.lengths, sums.losses, sums.counts):
+            array[rest].add_(array[kept])
+    counts, kept_counts, new_counts = sums.counts[rest], sums.counts[kept], sums.counts[new]
     new_images = new_counts.sum()
     mean_new = sums.gradients[new].sum(dim=0) / new_images
-    full = sums.gradients[rest].add_(sums.gradients[kept]).div_(counts[:, None, None])  # f_c
+    full = sums.gradients[rest].div_(counts[:, None, None])  # f_c
     bias = sums.gradients[kept].div_(kept_counts.clamp(min=1)[:, None, None]).sub_(full)  # b_c, with a share of 0 if not kept
     by_class = sums.gradients[new].div_(new_counts[:, None, None])
-    rounding = rounding_error(sums.lengths[rest] + sums.lengths[kept], sums.eps)
+    rounding = rounding_error(sums.lengths[rest], sums.eps)
     nodes = data.past_nodes if sums.within is None else sums.within
     from_past = past_interference(full, bias, data.alpha, data.shares, rounding)
     from_new = new_interference(full, by_class, new_counts / new_images, data.alpha, nodes, rounding)
@@ -191,7 +186,7 @@ def _combine(sums: GradientSums, data: ProbeData) -> Measurement:
         pairs=torch.cat([from_past, from_new], dim=1),
         gradient_norm=norms(full.flatten(1)),
         bias_norm=norms(bias.flatten(1)).masked_fill(unknown, torch.nan),
-        loss_full=(sums.losses[rest] + sums.losses[kept]) / counts,
+        loss_full=sums.losses[rest] / counts,
         loss_rehearsal=sums.losses[kept] / kept_counts,
         rounding=rounding,
         new_logits=sums.logits[new].sum(dim=0)[data.past_nodes] / new_images,
@@ -203,13 +198,13 @@ def _combine(sums: GradientSums, data: ProbeData) -> Measurement:
     )
 
 
-def _known(terms: Coefficients, data: ProbeData) -> Coefficients:
+def _known(terms: Coefficients, data: Images) -> Coefficients:
     """What nobody can know is missing: SIC of a class without a stored image; SIC and CIC where past images are the memory."""
     unknown, nobody = (data.kept == 0) | data.only_memory, torch.tensor(data.only_memory)
     return replace(terms, sic=terms.sic.masked_fill(unknown, torch.nan), cic=terms.cic.masked_fill(nobody, torch.nan))
 
 
-def _said(last: LastLayer, data: ProbeData, other_loss: bool) -> tuple[str, ...]:
+def _said(last: LastLayer, data: Images, other_loss: bool) -> tuple[str, ...]:
     how = "in closed form" if last.weight is not None else "by autograd through its own forward"
     loss = "your loss" if other_loss else "cross-entropy"
     head = f"{kind_of(last.head)}, {counted(last.nodes, 'node')}{', without bias' if _unbiased(last) else ''}"

@@ -3,36 +3,52 @@
 The graph begins at the head, so all of this costs a forward pass and some backward passes over the head alone.
 """
 
+from itertools import chain
+
 import torch
 from torch import Tensor
 
-from forgetscope.measuring.all_layers import gradient_sum
-from forgetscope.measuring.gradients import GradientSums, Loss
+from forgetscope.measuring.gradients import GradientSums, Loss, summed_loss
 from forgetscope.measuring.heads import LastLayer, logits_from_head_on, requiring_gradients
-from forgetscope.measuring.probe_data import ProbeData
+from forgetscope.measuring.probe_data import Images
 from forgetscope.measuring.watching import kind_of, logits_of
 
 
-def own_gradient_sums(last: LastLayer, data: ProbeData, loss: Loss | None) -> GradientSums:
+def own_gradient_sums(last: LastLayer, data: Images, loss: Loss | None) -> GradientSums:
     """As those of the closed form, with all parameters of the head in one column: [groups, s, 1]."""
-    size = sum(parameter.numel() for parameter in last.parameters)
-    groups = 2 * len(data.past_nodes) + len(data.new_nodes)
-    sums = GradientSums(groups, size, 0)
-    sums.logits = torch.zeros(groups, last.nodes, dtype=torch.float64)
+    sums = GradientSums(data.groups, sum(parameter.numel() for parameter in last.parameters), 0, outputs=last.nodes)
     sums.eps = max(torch.finfo(parameter.dtype).eps for parameter in last.parameters)
     with requiring_gradients(last.parameters):
-        for group in range(groups):
-            found = gradient_sum(
-                lambda inputs: logits_from_head_on(last, inputs), last.parameters, data.batches_of(group), loss
-            )
-            sums.gradients[group, :, 0] = found.gradient
-            sums.lengths[group], sums.losses[group] = found.length, found.loss
-            sums.logits[group], sums.counts[group] = found.logits, found.images
+        for inputs, labels, groups in chain.from_iterable(data.chunks()):
+            logits = logits_from_head_on(last, inputs)
+            sums.make_room(groups)
+            for group in torch.unique(groups).tolist():
+                _add(sums, group, last.parameters, logits, labels, groups == group, loss)
+        sums = data.settled(sums)
         sums.within = _within(last, data)
     return sums
 
 
-def _within(last: LastLayer, data: ProbeData) -> Tensor:
+def _add(
+    sums: GradientSums, group: int, parameters: list[Tensor], logits: Tensor, labels: Tensor, mine: Tensor, loss: Loss | None
+) -> None:
+    """Of a batch, those images that are this group's: an image's output is its own, so the others get no weight.
+
+    The gradient with respect to the logits is given in closed form: that of cross_entropy cancels for well-learned images."""
+    at = mine.to(logits.device)
+    value, residual = summed_loss(logits[at], labels[mine].to(logits.device), loss)
+    weights = torch.zeros_like(logits)
+    weights[at] = residual.to(logits.dtype)
+    parts = torch.autograd.grad(logits, parameters, weights, retain_graph=True, allow_unused=True, materialize_grads=True)
+    gradient = torch.cat([part.reshape(-1) for part in parts]).double().cpu()
+    sums.gradients[group, :, 0] += gradient
+    sums.lengths[group] += gradient.norm()
+    sums.losses[group] += value
+    sums.logits[group] += logits.detach()[at].double().sum(dim=0).cpu()
+    sums.counts[group] += int(mine.sum())
+
+
+def _within(last: LastLayer, data: Images) -> Tensor:
     """[P, s]: the parameters through which each past class's output of the head is computed.
 
     Row c of a matrix with a row per node, and what all nodes share, such as a cosine head's scale. Found row by row, because a
@@ -40,7 +56,7 @@ def _within(last: LastLayer, data: ProbeData) -> Tensor:
     return _reached(last, data, data.few()) | _reached(last, data, data.few(1))
 
 
-def _reached(last: LastLayer, data: ProbeData, inputs: Tensor) -> Tensor:
+def _reached(last: LastLayer, data: Images, inputs: Tensor) -> Tensor:
     found: list[object] = []
     handle = last.head.register_forward_hook(lambda _module, _args, output: found.append(output))
     try:

@@ -1,7 +1,7 @@
 """What to measure on: images, labels and which of them are rehearsed, in whatever form they come, checked once."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -12,13 +12,103 @@ from torch import Tensor
 from forgetscope.characters import counted
 from forgetscope.errors import InputError
 from forgetscope.measuring.all_layers import Batch
-from forgetscope.measuring.gradients import Loss
+from forgetscope.measuring.gradients import GradientSums, Loss
 
 Given = Tensor | np.ndarray | Sequence[Any]
+Counted = tuple[Tensor, Tensor, Tensor]  # inputs, labels [n] = head nodes, groups [n]
+CHUNK = 1000  # images whose features are kept at a time; a GPU is waited for once per chunk
 CHECKED = 8  # images on which a network is looked at before it is measured
 
 
-class ProbeData:
+class Images:
+    """Of past and new classes, to measure on: what is known of them, whether they are held or passed over.
+
+    Each image counts in a group: c is the c-th past class, P + c what is rehearsed of it, 2 P + c the c-th new class. `apart`:
+    whether what is rehearsed is not among the images of group c; then it is added to them."""
+
+    past_nodes: Tensor
+    new_nodes: Tensor
+    kept: Tensor  # [P] images that are rehearsed
+    counts: tuple[int, int]  # images of past and of new classes
+    alpha: float
+    loss: Loss | None
+    names: Mapping[int, str]
+    apart = True
+
+    @property
+    def groups(self) -> int:
+        return 2 * len(self.past_nodes) + len(self.new_nodes)
+
+    @property
+    def shares(self) -> Tensor:
+        """[P] p_c"""
+        return self.kept / self.kept.sum().clamp(min=1)
+
+    @property
+    def only_memory(self) -> bool:
+        """Whether past images are but the memory, and nothing is known of others. In a run, classes may be kept whole."""
+        return False
+
+    @property
+    def nodes(self) -> Tensor:
+        """All that occur."""
+        return torch.cat([self.past_nodes, self.new_nodes])
+
+    @property
+    def about(self) -> str:
+        """What is measured on, in a sentence."""
+        past, new = counted(len(self.past_nodes), "past class"), counted(len(self.new_nodes), "new class")
+        images = [counted(number, "image") for number in self.counts]
+        return f"{past}, {images[0]}, {int(self.kept.sum())} rehearsed; {new}, {images[1]}; alpha {self.alpha:g}."
+
+    @property
+    def unknown_said(self) -> tuple[str, ...]:
+        """What cannot be known of these images, in sentences."""
+        bare = [self.names.get(node, str(node)) for node in self.past_nodes[self.kept == 0].tolist()]
+        said = f"SIC is unknown, not 0, without a stored image: {', '.join(bare)}." if bare else ""
+        if self.only_memory:
+            said = "SIC and CIC are unknown, not 0: every past image is rehearsed, so nothing is known of the others."
+        return (said,) if said else ()
+
+    def check_nodes(self, nodes: int, masked: tuple[int, ...] = ()) -> None:
+        """That the head has a node for every label, and none of them is -inf."""
+        highest = max(self.nodes.tolist(), default=-1)
+        if highest >= nodes:
+            raise InputError(
+                f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
+            )
+
+        used = [node for node in self.nodes.tolist() if node in masked]
+        if used:
+            raise InputError(
+                f"The output of node {used[0]} is -inf for every image, but images of class {used[0]} are measured: their loss "
+                "is infinite. Mask only nodes without images, or with a large negative number, such as -1e9."
+            )
+
+    def check_losses(self, losses: Tensor) -> None:
+        """That those of each group are finite."""
+        odd = (~losses.isfinite()).nonzero()[:, 0]
+        if len(odd):
+            node = int(torch.cat([self.past_nodes, self.past_nodes, self.new_nodes])[odd[0]])
+            raise InputError(
+                f"The loss of class {node} is {float(losses[odd[0]])}: what prepare or the network makes of one of its images "
+                "is not finite. Look at its images one by one."
+            )
+
+    def few(self, part: int = 0) -> Tensor:
+        """A few inputs, to look at the network with, of past classes; part 1: of new ones."""
+        raise NotImplementedError
+
+    def chunks(self) -> Iterator[Iterable[Counted]]:
+        """All images once, some batches at a time."""
+        raise NotImplementedError
+
+    def settled(self, sums: GradientSums) -> GradientSums:
+        """What was summed over all chunks, group by group as above."""
+        return sums
+
+
+class ProbeData(Images):
     """What to measure on, as `forgetscope.Probe` describes it."""
 
     def __init__(
@@ -43,8 +133,8 @@ class ProbeData:
             raise InputError(f"loss = {loss!r} is no function of logits and labels. Pass the one that you train with.")
         if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1):
             raise InputError(f"batch = {batch!r} is no number of images: it is how many go through the network at a time.")
-        past_images, past_labels = _images_and_labels("past", past_images, past_labels)
-        new_images, new_labels = _images_and_labels("new", new_images, new_labels)
+        past_images, past_labels = _whole("past", past_images, past_labels)
+        new_images, new_labels = _whole("new", new_images, new_labels)
         self.past_nodes = torch.unique(past_labels)
         self.new_nodes = torch.unique(new_labels)
         both = self.past_nodes[torch.isin(self.past_nodes, self.new_nodes)]
@@ -58,77 +148,32 @@ class ProbeData:
         self.kept = (past_labels[mask][:, None] == self.past_nodes).sum(dim=0).double()  # images that are rehearsed
         self.all_kept = bool(mask.all())
         self.alpha = float(alpha)
-        self.shares = self.kept / self.kept.sum()  # p_c
         self.names = _names(names, self.past_nodes.tolist())
         self.loss = loss
         # Where each image counts: past classes without what is rehearsed, past classes' rehearsed images, new classes.
         past = len(self.past_nodes)
         past_groups = torch.searchsorted(self.past_nodes, past_labels) + past * mask
         new_groups = torch.searchsorted(self.new_nodes, new_labels) + 2 * past
+        self.counts = (len(past_labels), len(new_labels))
         self.parts = ((past_images, past_labels, past_groups), (new_images, new_labels, new_groups))
         self._prepare = prepare
-        self._batch = batch or _batch_for(past_images)
-
-    @property
-    def only_memory(self) -> bool:
-        """Whether past images are but the memory, and nothing is known of others. In a run, classes may be kept whole."""
-        return False
-
-    @property
-    def nodes(self) -> Tensor:
-        """All that occur."""
-        return torch.cat([self.past_nodes, self.new_nodes])
-
-    @property
-    def about(self) -> str:
-        """What is measured on, in a sentence."""
-        past, new = counted(len(self.past_nodes), "past class"), counted(len(self.new_nodes), "new class")
-        images = [counted(len(labels), "image") for _, labels, _ in self.parts]
-        return f"{past}, {images[0]}, {int(self.kept.sum())} rehearsed; {new}, {images[1]}; alpha {self.alpha:g}."
-
-    @property
-    def unknown_said(self) -> tuple[str, ...]:
-        """What cannot be known of these images, in sentences."""
-        bare = [self.names.get(node, str(node)) for node in self.past_nodes[self.kept == 0].tolist()]
-        said = f"SIC is unknown, not 0, without a stored image: {', '.join(bare)}." if bare else ""
-        if self.only_memory:
-            said = "SIC and CIC are unknown, not 0: every past image is rehearsed, so nothing is known of the others."
-        return (said,) if said else ()
-
-    def check_nodes(self, nodes: int, masked: tuple[int, ...] = ()) -> None:
-        """That the head has a node for every label, and none of them is -inf."""
-        highest = int(self.nodes.max())
-        if highest >= nodes:
-            raise InputError(
-                f"Label {highest} needs a head with {highest + 1} nodes; it has {nodes}. Grow the head before measuring."
-            )
-
-        used = [node for node in self.nodes.tolist() if node in masked]
-        if used:
-            raise InputError(
-                f"The output of node {used[0]} is -inf for every image, but images of class {used[0]} are measured: their loss "
-                "is infinite. Mask only nodes without images, or with a large negative number, such as -1e9."
-            )
-
-    def check_losses(self, losses: Tensor) -> None:
-        """That those of each group are finite."""
-        odd = (~losses.isfinite()).nonzero()[:, 0]
-        if len(odd):
-            node = int(torch.cat([self.past_nodes, self.past_nodes, self.new_nodes])[odd[0]])
-            raise InputError(
-                f"The loss of class {node} is {float(losses[odd[0]])}: what prepare or the network makes of one of its images "
-                "is not finite. Look at its images one by one."
-            )
+        self._batch = batch or batch_for(past_images)
 
     def few(self, part: int = 0) -> Tensor:
-        """A few inputs, to look at the network with, from all over the past images; part 1: the new ones."""
+        """From all over the images."""
         images = self.parts[part][0]
         count = min(len(images), CHECKED, self._batch)
         positions = torch.linspace(0, len(images) - 1, count, dtype=torch.float64).long()
         return next(self.inputs(images[positions.to(images.device)]))
 
+    def chunks(self) -> Iterator[Iterable[Counted]]:
+        for images, labels, groups in self.parts:
+            for start in range(0, len(labels), CHUNK):
+                chunk = slice(start, start + CHUNK)
+                parts = (torch.split(each[chunk], self._batch) for each in (labels, groups))
+                yield zip(self.inputs(images[chunk]), *parts, strict=True)
+
     def batches_of(self, group: int) -> Iterator[Batch]:
-        """Group c is what is not rehearsed of the c-th past class, P + c what is, and 2 P + c the c-th new class."""
         images, labels, groups = self.parts[int(group >= 2 * len(self.past_nodes))]
         positions = torch.nonzero(groups == group)[:, 0]
         return self.batches(images[positions.to(images.device)], labels[positions])
@@ -148,19 +193,26 @@ class ProbeData:
             yield inputs
 
 
-def _images_and_labels(which: str, images: object, labels: object) -> tuple[Tensor, Tensor]:
-    pixels, nodes = _tensor(f"{which}_images", images), _tensor(f"{which}_labels", labels).cpu()
+def images_and_labels(images: object, labels: object, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
+    """As tensors, labels on the CPU; names: what messages call the two."""
+    pixels, nodes = _tensor(names[0], images), _tensor(names[1], labels).cpu()
     if nodes.ndim != 1 or nodes.is_floating_point() or nodes.is_complex() or nodes.dtype == torch.bool:
         found = f"{tuple(nodes.shape)} of {nodes.dtype}"
-        raise InputError(f"{which}_labels are {found}. Give one whole number per image: the head node of its class.")
+        raise InputError(f"{names[1]} are {found}. Give one whole number per image: the head node of its class.")
     if pixels.ndim < 2 or len(pixels) != len(nodes):
         found = f"{tuple(pixels.shape)}"
-        raise InputError(f"{which}_images are {found} for {counted(len(nodes), 'label')}. Give [images, ...], one per label.")
+        raise InputError(f"{names[0]} are {found} for {counted(len(nodes), 'label')}. Give [images, ...], one per label.")
+    nodes = nodes.long()
+    if len(nodes) and int(nodes.min()) < 0:
+        raise InputError(f"{names[1]} hold {int(nodes.min())}. Labels are head nodes, counted from 0; leave out others.")
+    return pixels, nodes
+
+
+def _whole(which: str, images: object, labels: object) -> tuple[Tensor, Tensor]:
+    """All images of past or new classes."""
+    pixels, nodes = images_and_labels(images, labels, (f"{which}_images", f"{which}_labels"))
     if not len(nodes):
         raise InputError(f"{which}_images are empty. Give the images of at least one {which} class.")
-    nodes = nodes.long()
-    if int(nodes.min()) < 0:
-        raise InputError(f"{which}_labels hold {int(nodes.min())}. Labels are head nodes, counted from 0; leave out others.")
     for start in range(0, len(nodes) if pixels.is_floating_point() else 0, 1000):  # so many at a time: masks cost memory
         odd = (~pixels[start : start + 1000].isfinite().flatten(1).all(dim=1)).nonzero()
         if len(odd):
@@ -227,6 +279,6 @@ def _names(names: Mapping[int, str] | Sequence[str] | None, past: list[int]) -> 
     return {node: str(given[node]) for node in past}
 
 
-def _batch_for(images: Tensor) -> int:
+def batch_for(images: Tensor) -> int:
     """Small batches stay in a CPU's cache: 64 images of 32 x 32 pixels, in proportion for others; large ones fill a GPU."""
     return min(max(64 * 3072 // max(images[0].numel(), 1), 16), 500) if images.device.type == "cpu" else 500

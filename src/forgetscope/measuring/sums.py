@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -88,6 +88,18 @@ class Sums:
     def coefficients(self) -> Coefficients:
         """SIC, CIC, NIC and ALL-NIC over the probes so far."""
         return Coefficients(*self.totals[: len(COEFFICIENTS)])
+
+    def arrays(self) -> dict[str, Any]:
+        """What tables are made of; values [probes, quantities, P], totals [coefficients, P]."""
+        assert self.pairs is not None
+        assert self.log_sim is not None
+        return {
+            "iterations": tuple(self.iterations),
+            "values": torch.stack(self.values).numpy(),
+            "totals": self.totals.numpy()[: len(COEFFICIENTS)],
+            "pairs": self.pairs.numpy(),
+            "log_sim": self.log_sim.numpy(),
+        }
 
     def reset(self) -> None:
         """Back to nothing measured."""

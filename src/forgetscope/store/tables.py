@@ -35,6 +35,7 @@ class Measurements:
     totals: Values  # [coefficients, P]: the plain sums over the probes, as whoever measured added them up
     pairs: Values  # [P, P + N], summed over probes
     log_sim: Values  # [P]
+    unknown: Sequence[str | None] = ()  # of each class, why some of its terms cannot be known at any probe
 
     def missing_terms(self) -> dict[str, NDArray[np.int64]]:
         """At how many probes each class lacked a term, by reason: nothing can be projected on such a gradient."""
@@ -54,6 +55,7 @@ class ClassFacts:
     train_images: Sequence[int]
     when_learned: Values  # test accuracy at the end of the step that introduced the class
     accuracy: Values  # test accuracy now
+    nodes: Sequence[int] | None = None  # where they are not counted from 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,22 @@ class Predictions:
     def confusion(self, classes: int) -> NDArray[np.int64]:
         """Counts [true node, predicted node]."""
         return np.bincount(self.true * classes + self.predicted, minlength=classes**2).reshape(classes, classes)
+
+
+def best_nodes(logits: NDArray[np.float64], past: int) -> tuple[Indices, Indices, Indices, NDArray[np.float32]]:
+    """Of logits [n, k] whose first columns are of past classes: the nodes of the largest, of the largest past and of the
+    largest new one, of equal ones the first, and the margin, largest past minus largest new.
+
+    The first is the second where the margin is not negative, else the third. Where a logit is not finite the margin is NaN; so
+    it is in a first step, whose past node means nothing."""
+    predicted, new, rows = logits.argmax(axis=1), past + logits[:, past:].argmax(axis=1), np.arange(len(logits))
+    if not past:
+        return predicted, np.zeros_like(predicted), new, np.full(len(logits), np.nan, np.float32)
+    old = logits[:, :past].argmax(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        margin = (logits[rows, old] - logits[rows, new]).astype(np.float32)
+    margin[(margin == 0) & (predicted >= past)] = -np.finfo(np.float32).tiny  # too small for its type, but not equal
+    return predicted, old, new, np.where(np.isfinite(margin) & np.isfinite(logits).all(axis=1), margin, np.float32(np.nan))
 
 
 def class_table(
@@ -93,17 +111,23 @@ def class_table(
         by_reason, probes = measured.missing_terms(), len(measured.iterations)
         counts = np.stack(list(by_reason.values())).sum(axis=0)
         reasons = [[f"{why} at {n[c]} of {probes} probes" for why, n in by_reason.items() if n[c]] for c in range(past)]
-        missing = [" and ".join(parts) or None for parts in reasons]
+        unknown = measured.unknown or [None] * past
+        missing = [why or " and ".join(parts) or None for why, parts in zip(unknown, reasons, strict=True)]
     of_all = {
         "class_id": facts.ids,
         "class_name": facts.names,
-        "head_node": range(len(facts.ids)),
+        "head_node": range(len(facts.ids)) if facts.nodes is None else facts.nodes,
         "introduced_step": facts.introduced,
         "train_images": facts.train_images,
         "accuracy_when_learned": facts.when_learned,
         "accuracy": facts.accuracy,
     }
-    of_past: dict[str, Any] = {"rehearsal_images": kept, "share": [n / sum(kept) for n in kept], "forgetting": fg, **measures}
+    of_past: dict[str, Any] = {
+        "rehearsal_images": kept,
+        "share": [n / max(sum(kept), 1) for n in kept],
+        "forgetting": fg,
+        **measures,
+    }
     of_past |= {"missing_terms": counts, "missing": missing}
     new = [None] * (len(facts.ids) - past)
     return _table("classes", {**of_all, **{name: [*values, *new] for name, values in of_past.items()}})
