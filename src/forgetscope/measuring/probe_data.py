@@ -1,6 +1,7 @@
 """What to measure on: images, labels and which of them are rehearsed, in whatever form they come, checked once."""
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -20,7 +21,7 @@ CHUNK = 1000  # images whose features are kept at a time; a GPU is waited for on
 CHECKED = 8  # images on which a network is looked at before it is measured
 
 
-class Images:
+class Images(ABC):
     """Of past and new classes, to measure on: what is known of them, whether they are held or passed over.
 
     Each image counts in a group: c is the c-th past class, P + c what is rehearsed of it, 2 P + c the c-th new class. `apart`:
@@ -95,13 +96,13 @@ class Images:
                 "is not finite. Look at its images one by one."
             )
 
+    @abstractmethod
     def few(self, part: int = 0) -> Tensor:
         """A few inputs, to look at the network with, of past classes; part 1: of new ones."""
-        raise NotImplementedError
 
+    @abstractmethod
     def chunks(self) -> Iterator[Iterable[Counted]]:
         """All images once, some batches at a time."""
-        raise NotImplementedError
 
     def settled(self, sums: GradientSums) -> GradientSums:
         """What was summed over all chunks, group by group as above."""
