@@ -22,14 +22,14 @@ from forgetscope.store.tables import (
 )
 
 CLASSES, IMAGES, PROBES = 2, 20, 3  # per step; of each class in the test data; of each step
-LABELS = (30, 10, 50, 20, 40, 60)  # in the order in which they are learned
-NAMES = {30: "wren", 10: "owl", 50: "kite", 20: "rook", 40: "teal", 60: "swan"}
+NAMES = {30: "wren", 10: "owl", 50: "kite", 20: "rook", 40: "teal", 60: "swan", 80: "gull", 70: "coot", 90: "tern", 5: "smew"}
+LABELS = tuple(NAMES)  # in the order in which they are learned
 
 
 def observed_record(number: int, name: str = "birds", **changes: Any) -> ObservedRecord:
     """Two labels per step; head nodes in the order of learning. The class that was learned first is forgotten most."""
     past, ids = CLASSES * (number - 1), list(LABELS[: CLASSES * number])
-    right = [IMAGES - 4 - 3 * (past - i) if i < past else IMAGES - 4 for i in range(len(ids))]
+    right = [max(0, IMAGES - 4 - 3 * (past - i)) if i < past else IMAGES - 4 for i in range(len(ids))]
     predictions = _predictions(past, right)
     facts = ClassFacts(
         ids=ids,

@@ -37,7 +37,7 @@ def list_contents(store: StoreArgument = option.DEFAULT_STORE, as_json: option.J
 
     left_out = Unreadable()
     held = take_inventory(fs.Store.existing(store), left_out)
-    left_out.tell(held.steps > 0)
+    left_out.tell(held.steps + held.observed > 0)
     print_either(lambda: {"store": str(store), **asdict(held)}, lambda: inventory_view(held, str(store)), as_json)
 
 
@@ -118,24 +118,31 @@ def export_to(
     plan: Annotated[
         str | None, typer.Option(metavar="PLAN-ID", help="The steps of this plan that are done, with their ancestors.")
     ] = None,
+    observed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="The observed steps of this monitor; may be repeated.", show_default=False),
+    ] = None,
     without_states: Annotated[bool, typer.Option("--without-states", help="Results only: much smaller.")] = False,
 ) -> None:
     """Write steps to one file that another machine can import and verify; compressed if its name ends in .xz."""
     from forgetscope.benchmark.records import steps_of_plan
-    from forgetscope.housekeeping.exchange import chains, export_steps, plan_files
+    from forgetscope.housekeeping.exchange import chains, export_steps, monitored, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
     from forgetscope.report.words.units import size_text
 
     refuse_foreign_file(output, EXPORT, "export")
     opened, left_out = fs.Store.existing(store), Unreadable()
     ids = [*(ids or []), *(steps_of_plan(opened, plan) if plan is not None else [])]
-    plans = [file for file in plan_files(opened, left_out) if file.parent.name == plan or not ids]
+    everything = not ids and not observed
+    plans = [file for file in plan_files(opened, left_out) if file.parent.name == plan or everything]
     left_out.tell(True)
-    steps = chains(opened, ids)
+    steps = chains(opened, ids) if ids or everything else []
+    seen = opened.observed() if everything else [step for name in observed or [] for step in monitored(opened, name)]
     with patiently() as progress:
-        size = export_steps(steps, output, plans=plans, states=not without_states, progress=progress)
+        size = export_steps(steps, output, observed=seen, plans=plans, states=not without_states, progress=progress)
+    also = f" and {counted(len(seen), 'observed step')}" if seen else ""
     echo(
-        f"Exported {counted(len(steps), 'step')} to {output.resolve()}, {size_text(size)}. "
+        f"Exported {counted(len(steps), 'step')}{also} to {output.resolve()}, {size_text(size)}. "
         f"Elsewhere: {_command('import', output.name)}"
     )
 
@@ -162,7 +169,11 @@ def import_from(
 @app.command(epilog='Example: forgetscope store sql "SELECT step, avg(forgetting) FROM classes GROUP BY step" results')
 def sql(
     query: Annotated[
-        str, typer.Argument(help="Over steps, classes, probes, pairs, rehearsal, confusion, predictions and keepsakes.")
+        str,
+        typer.Argument(
+            help="Over steps, classes, probes, pairs, rehearsal, confusion, predictions and keepsakes; of observed steps, "
+            "over observed, observed_classes, observed_probes and so on."
+        ),
     ],
     store: StoreArgument = option.DEFAULT_STORE,
     as_json: option.JsonOfOne = False,
@@ -173,7 +184,9 @@ def sql(
 
     if Path(query).is_dir():
         raise SpecError(f"{query} is a folder, and no question. Ask one: {_command('sql', 'FROM steps')} {shlex.quote(query)}")
-    if re.search(r"\b(predictions|confusion)\b", query) and re.search(r"""(?<![\w."'])true(?![\w."'])""", query, re.IGNORECASE):
+    if re.search(r"\b(observed_)?(predictions|confusion)\b", query) and re.search(
+        r"""(?<![\w."'])true(?![\w."'])""", query, re.IGNORECASE
+    ):
         echo('In SQL, true is a truth value. If you mean the column, write "true", with the quotes.', err=True)
     left_out = Unreadable()
     answer = ask(fs.Store.existing(store), query, left_out)

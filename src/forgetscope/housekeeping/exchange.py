@@ -1,8 +1,8 @@
 """Steps as one file that another machine can import and verify.
 
 The file is a plain tar: `index.json` with the SHA-256 and size of each member, then `steps/<id>/<file>`, ancestors first, so
-that an import that stops half-way leaves whole chains; then `plans/<id>/plan.json`. Equal steps give equal bytes: no times,
-owners or paths. With a name that ends in `.xz` it is compressed as a whole.
+that an import that stops half-way leaves whole chains; then `observed/<name>/<number>/<file>` and `plans/<id>/plan.json`. Equal
+steps give equal bytes: no times, owners or paths. With a name that ends in `.xz` it is compressed as a whole.
 """
 
 from __future__ import annotations
@@ -22,12 +22,23 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from forgetscope.errors import DamagedExport, DamagedStep, StoreError
+from forgetscope.errors import DamagedExport, DamagedStep, SpecError, StoreError
 from forgetscope.files import locked_if_free, read_regular, replacing, told, too_large
 from forgetscope.foreign import strict_json
-from forgetscope.housekeeping.verification import contents_damage, file_damage, lineage_problem, record_problem
+from forgetscope.housekeeping.verification import contents_damage, file_damage, lineage_problem, observed_damage, record_problem
 from forgetscope.outputs import XZ_MEMORY, Progress, unheard
-from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep, TellLeftOut, leaving_out
+from forgetscope.store import (
+    ALL_TABLES,
+    FREED,
+    STATE,
+    Store,
+    StoredObserved,
+    StoredStep,
+    StoredTables,
+    TellLeftOut,
+    leaving_out,
+)
+from forgetscope.store.observed import MONITOR, NUMBER, OBSERVED_TABLES, RECORD
 from forgetscope.store.stepfiles import PLAN_BYTES, PLAN_ID, limit_of
 
 FORMAT = 1
@@ -37,7 +48,11 @@ INDEX_LIMIT = 256 * 2**20  # bytes; the index of ten thousand steps has about 15
 XZ = b"\xfd7zXZ\0"  # how a compressed file begins
 XZ_RATIO, XZ_SMALL = 100, 2**26  # a compressed file may unpack to so many times its size, or to so many bytes
 FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in ALL_TABLES), STATE, FREED)
-MEMBER = re.compile(rf"steps/([0-9a-f]{{32}})/({'|'.join(map(re.escape, FILES))})|plans/{PLAN_ID.pattern}/plan\.json")
+SEEN = ("manifest.json", RECORD, *(f"{name}.parquet" for name in OBSERVED_TABLES))  # files of an observed step
+MEMBER = re.compile(
+    rf"steps/[0-9a-f]{{32}}/({'|'.join(map(re.escape, FILES))})|plans/{PLAN_ID.pattern}/plan\.json"
+    rf"|observed/{MONITOR.pattern}/{NUMBER.pattern}/({'|'.join(map(re.escape, SEEN))})"
+)
 
 
 @dataclass(frozen=True)
@@ -46,12 +61,12 @@ class Entry:
     size: int
 
 
-Files = dict[str, tuple[tarfile.TarInfo | None, Entry]]  # of one step or plan, by name
+Files = dict[str, tuple[tarfile.TarInfo | None, Entry]]  # of one step, observed step or plan, by name
 
 
 @dataclass
 class Imported:
-    """What became of each step of an imported file, by id."""
+    """What became of each step of an imported file, by id, and of each observed step, by `observed/<name>/<number>`."""
 
     new: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)  # were there already, and whole
@@ -66,14 +81,22 @@ class Imported:
 
 
 def export_steps(
-    steps: Sequence[StoredStep], path: Path, *, plans: Sequence[Path] = (), states: bool = True, progress: Progress = unheard
+    steps: Sequence[StoredStep],
+    path: Path,
+    *,
+    observed: Sequence[StoredObserved] = (),
+    plans: Sequence[Path] = (),
+    states: bool = True,
+    progress: Progress = unheard,
 ) -> int:
     """Write steps to one file, verifying each as it is read; returns how many bytes. Without states, markers stand for them.
 
     plans: the plan.json files that say which steps belong to which experiment."""
-    ordered = sorted(steps, key=lambda step: (step.spec.step, step.id))
-    members = {step.id: _members(step, states) for step in ordered}
-    entries = {f"steps/{id}/{name}": entry for id, files in members.items() for name, entry in files.items()}
+    ordered = {f"steps/{step.id}": step for step in sorted(steps, key=lambda step: (step.spec.step, step.id))}
+    seen = {f"observed/{step.id}": step for step in sorted(observed, key=lambda step: (step.name, step.number))}
+    members = {place: _members(step, states) for place, step in ordered.items()}
+    members |= {place: _listed(step) for place, step in seen.items()}
+    entries = {f"{place}/{name}": entry for place, files in members.items() for name, entry in files.items()}
     recorded = {f"plans/{file.parent.name}/plan.json": _plan(file) for file in plans}
     entries |= {name: _entry(content) for name, content in recorded.items()}
     total, done = sum(entry.size for entry in entries.values()), 0
@@ -85,9 +108,9 @@ def export_steps(
         tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT) as tar,
     ):
         _add(tar, INDEX, index)
-        for step in ordered:
-            for name, entry in members[step.id].items():
-                _add(tar, f"steps/{step.id}/{name}", _content(step, name, entry))
+        for place, step in (ordered | seen).items():
+            for name, entry in members[place].items():
+                _add(tar, f"{place}/{name}", _content(step, name, entry))
                 done += entry.size
                 progress("bytes", done, total)
         for name, content in recorded.items():
@@ -127,6 +150,15 @@ def chains(store: Store, prefixes: Sequence[str]) -> list[StoredStep]:
     return list(found.values())
 
 
+def monitored(store: Store, name: str) -> list[StoredObserved]:
+    """The observed steps of one monitor; SpecError if there is none of this name."""
+    found = store.observed(name)
+    if not found:
+        names = ", ".join(dict.fromkeys(step.name for step in store.observed()))
+        raise SpecError(f"{store.path} holds no observed steps of {name!r}; of others: {names or 'none'}.")
+    return found
+
+
 def import_steps(path: Path, store: Store, progress: Progress = unheard) -> Imported:
     """Bring in every whole step of an exported file. What is there already stays; a damaged step is left out and named.
 
@@ -139,10 +171,11 @@ def import_steps(path: Path, store: Store, progress: Progress = unheard) -> Impo
         total, done = sum(entry.size for entry in index.values()), 0
         folders: dict[tuple[str, str], Files] = {}
         for path_in_file, entry in index.items():
-            kind, id, name = path_in_file.split("/")
+            folder, _, name = path_in_file.rpartition("/")
+            kind, _, id = folder.partition("/")
             folders.setdefault((kind, id), {})[name] = members.get(path_in_file), entry
-        for (kind, id), files in sorted(folders.items(), key=lambda folder: folder[0][0] == "plans"):  # which come last
-            (_import_plan if kind == "plans" else _import_step)(store, id, partial(_copy, tar, files), result)
+        for (kind, id), files in sorted(folders.items(), key=lambda folder: list(_IMPORTS).index(folder[0][0])):
+            _IMPORTS[kind](store, id, partial(_copy, tar, files), result)
             done += sum(entry.size for _, entry in files.values())
             progress("bytes", done, total)
     return result
@@ -163,26 +196,32 @@ def _import_plan(store: Store, id: str, copy: Callable[[Path], None], result: Im
 
 
 def _members(step: StoredStep, states: bool) -> dict[str, Entry]:
-    """The files of a step as they will be in the file, from its manifest."""
-    entries = {name: Entry(str(entry["sha256"]), int(entry["size"])) for name, entry in step.manifest.items()}
+    """The files of a step as they will be in the file."""
+    entries = _listed(step)
     if not states or step.state_freed:
         del entries[STATE]
         entries[FREED] = _entry(_marker(step))
+    return dict(sorted(entries.items()))
+
+
+def _listed(step: StoredTables) -> dict[str, Entry]:
+    """By its manifest, and the manifest itself."""
+    entries = {name: Entry(str(entry["sha256"]), int(entry["size"])) for name, entry in step.manifest.items()}
     entries["manifest.json"] = _entry(step.content("manifest.json"))
     return dict(sorted(entries.items()))
 
 
-def _content(step: StoredStep, name: str, entry: Entry) -> bytes:
-    if name == FREED:
+def _content(step: StoredTables, name: str, entry: Entry) -> bytes:
+    if name == FREED and isinstance(step, StoredStep):
         return _marker(step)
     try:
         content = step.content(name) if name == "manifest.json" else step.verified(name)
     except DamagedStep:
-        if name != STATE or not step.state_freed:
+        if name != STATE or not isinstance(step, StoredStep) or not step.state_freed:
             raise
         content = b""  # freed since it was listed
     if _entry(content) != entry:
-        raise StoreError(f"Step {step.id[:8]} changed while it was exported: {step.folder / name}. Run the export again.")
+        raise StoreError(f"{step.title} changed while it was exported: {step.folder / name}. Run the export again.")
     return content
 
 
@@ -363,6 +402,33 @@ def _import_step(store: Store, id: str, copy: Callable[[Path], None], result: Im
             (result.new if store.install(id, write) else result.present).append(id)
     except _Refused as refusal:
         result.damaged[id] = str(refusal)
+
+
+def _import_observed(store: Store, id: str, copy: Callable[[Path], None], result: Imported) -> None:
+    """A number is never written again: what is there and whole stays, and another of its name and number is refused."""
+    name, number = id.split("/")
+    step, place = StoredObserved(store.path / "observed" / name / number), f"observed/{id}"
+
+    def write(folder: Path) -> None:
+        copy(folder)
+        for damage in observed_damage(StoredObserved(folder, (name, int(number)))):
+            raise _Refused(f"{damage.path.name}: {damage.reason}")
+        if step.folder.exists() and observed_damage(step):
+            result.quarantined.append(store.quarantine(step.folder))
+        elif step.folder.exists() and step.content("manifest.json") != (folder / "manifest.json").read_bytes():
+            raise _Refused("another observed step of this name and number is in the store, and is never written again")
+
+    try:
+        store.refuse_links("observed", f"observed/{name}")
+        with told(step.folder):
+            step.folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked_if_free(store.lock_file(step.key)):
+            (result.new if store.put_in_place(step.folder, step.key, write) else result.present).append(place)
+    except _Refused as refusal:
+        result.damaged[place] = str(refusal)
+
+
+_IMPORTS = {"steps": _import_step, "observed": _import_observed, "plans": _import_plan}  # in this order
 
 
 def _refuse_unless_whole(step: StoredStep, store: Store) -> None:

@@ -50,7 +50,7 @@ def free(store: Store, found: Freeable) -> bool:
         _remove(gone)
         return True
     with _freeing(found.path), locked_if_free(store.lock_file(found.id)) as ours:
-        if not ours or found.id not in store:
+        if not ours or not store.finished(found.id):
             return False
         if found.kind == "state":
             return found.id not in needed_parents(store) and _free_state(store.step(found.id))
@@ -90,9 +90,9 @@ def _leftovers(store: Store) -> Iterator[Freeable]:
         beginning = path.name.removeprefix("commit-").partition("-")[0]
         if path.name.startswith("commit-") and path.is_dir() and not _is_being_committed(store, beginning):
             yield Freeable("unfinished commit", path, size_of(path), beginning)
-        elif path.name.removesuffix(".lock") in store and not is_locked(store.lock_file(path.name.removesuffix(".lock"))):
+        elif store.finished(id := path.name.removesuffix(".lock")) and not is_locked(store.lock_file(id)):
             kind: Kind = "lock" if path.name.endswith(".lock") else "working folder"
-            yield Freeable(kind, path, size_of(path), path.name.removesuffix(".lock"))
+            yield Freeable(kind, path, size_of(path), id)
 
 
 def _is_being_committed(store: Store, beginning: str) -> bool:

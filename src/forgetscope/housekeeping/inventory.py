@@ -21,7 +21,9 @@ class Folder:
 class Inventory:
     steps: int
     experiments: int
-    bytes: dict[str, int]  # of tables, states and records
+    observed: int  # observed steps,
+    monitors: int  # of so many monitors
+    bytes: dict[str, int]  # of tables, states and records, and of observed steps
     states: int  # steps that still have theirs
     working: list[Folder]
     quarantine: list[Folder]
@@ -39,12 +41,16 @@ def take_inventory(store: Store, left_out: TellLeftOut | None = None) -> Invento
             kind = "tables" if path.suffix == ".parquet" else "states" if path.name == STATE else "records"
             sizes[kind] += size_of(path)
             states += path.name == STATE
+    observed = store.readable_observed(left_out)
+    sizes["observed"] = sum(size_of(step.folder) for step in observed)
     parents = {step.parent for step in steps}
     found = freeable(store, every_state=True)
     working, quarantine = (sorted((store.path / name).glob("*/")) for name in ("working", "quarantine"))
     return Inventory(
         steps=len(steps),
         experiments=sum(step.id not in parents for step in steps),
+        observed=len(observed),
+        monitors=len({step.name for step in observed}),
         bytes=sizes,
         states=states,
         working=[Folder(path, size_of(path), is_locked(store.lock_file(path.name))) for path in working],

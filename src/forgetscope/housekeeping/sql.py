@@ -6,17 +6,26 @@ The database is in memory and sees verified tables only: a query can neither rea
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from typing import TypeVar, cast
 
 import duckdb
 import pyarrow as pa
 
 from forgetscope.errors import SpecError
-from forgetscope.store import ALL_TABLES, Store, StoredStep, TableName, TellLeftOut, leaving_out
+from forgetscope.store import ALL_TABLES, Store, StoredObserved, StoredStep, StoredTables, TableName, TellLeftOut, leaving_out
+from forgetscope.store.observed import OBSERVED_TABLES
 from forgetscope.store.tablefiles import SCHEMAS
 
+Step = TypeVar("Step")
 _TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
+
+
+def _recorded(name: str) -> Callable[[StoredTables], object]:
+    return lambda step: step.info[name]
+
+
 _FACTS: dict[str, tuple[pa.DataType, Callable[[StoredStep], object]]] = {
     "id": (_TEXT, lambda step: step.id),
     "parent": (_TEXT, lambda step: step.parent),
@@ -37,9 +46,28 @@ _FACTS: dict[str, tuple[pa.DataType, Callable[[StoredStep], object]]] = {
     "committed": (_TEXT, lambda step: step.info["committed"]),
     "simulated": (pa.bool_(), lambda step: step.simulated is not None),
 }
-STEPS = pa.schema([(name, type) for name, (type, _) in _FACTS.items()])
+_SEEN: dict[str, tuple[pa.DataType, Callable[[StoredObserved], object]]] = {
+    "id": (_TEXT, lambda step: step.id),
+    "monitor": (_TEXT, lambda step: step.name),
+    "step": (_WHOLE, lambda step: step.number),
+    **{name: (_TEXT, _recorded(name)) for name in ("status", "reason", "network")},
+    "head_nodes": (_WHOLE, _recorded("head_nodes")),
+    "alpha": (_NUMBER, _recorded("alpha")),
+    **{name: (_TEXT, _recorded(name)) for name in ("alpha_from", "past")},
+    "epochs": (_WHOLE, _recorded("epochs")),
+    "settings": (_TEXT, lambda step: json.dumps(step.settings, ensure_ascii=False)),
+    "device": (_TEXT, lambda step: step.info["environment"].get("device")),
+    "seconds": (_NUMBER, lambda step: step.info["timings"].get("seconds")),
+    "committed": (_TEXT, _recorded("committed")),
+}
 _IN_FRONT = [("step_id", pa.string()), ("step", pa.int64())]
-_EMPTY: dict[str, pa.Schema] = {name: pa.schema([*_IN_FRONT, *columns.items()]) for name, columns in SCHEMAS.items()}
+_OBSERVED: dict[str, TableName] = {f"observed_{name}": name for name in OBSERVED_TABLES}
+TABLES: dict[str, pa.Schema] = {
+    "steps": pa.schema([(name, type) for name, (type, _) in _FACTS.items()]),
+    **{name: pa.schema([*_IN_FRONT, *SCHEMAS[name].items()]) for name in ALL_TABLES},
+    "observed": pa.schema([(name, type) for name, (type, _) in _SEEN.items()]),
+    **{called: pa.schema([*_IN_FRONT, *SCHEMAS[name].items()]) for called, name in _OBSERVED.items()},
+}
 _LISTING = re.compile(r"\s*(SHOW(\s+ALL)?\s+TABLES|SHOW|DESCRIBE|DESC)\s*;?\s*", re.IGNORECASE)
 _CLOSED = {
     "enable_external_access": "false",  # no files, no network, no extensions
@@ -50,7 +78,8 @@ _CLOSED = {
 
 
 def query(store: Store, text: str, left_out: TellLeftOut | None = None) -> pa.Table:
-    """The answer to one SQL query over the view `steps` and one of each table that a step can have.
+    """The answer to one SQL query over the view `steps` and one of each table that a step can have, and over those of observed
+    steps, `observed` and `observed_...`, which are never among the others.
 
     Only the tables that the query names are read. left_out: is told of damaged steps; without it, the first is an error.
     Raises SpecError for a query that DuckDB does not accept."""
@@ -59,17 +88,11 @@ def query(store: Store, text: str, left_out: TellLeftOut | None = None) -> pa.Ta
             if len(database.extract_statements(text)) != 1:
                 raise SpecError(f"One SQL query is needed, for example {EXAMPLE!r}; this was {text!r}.")
             named = _named_tables(database, text)
-            if "steps" in named:
-                facts = [
-                    {name: _held(of(step), type) for name, (type, of) in _FACTS.items()} for step in store.readable(left_out)
-                ]
-                database.register("steps", pa.Table.from_pylist(facts, STEPS))
-            for name in ALL_TABLES:
+            for name, columns in TABLES.items():
                 if name in named:
-                    database.register(name, _table_view(store, name, left_out))
-            if _LISTING.fullmatch(text):  # asks for names, so nothing needs to be read
-                for listed, columns in {"steps": STEPS, **_EMPTY}.items():
-                    database.register(listed, columns.empty_table())
+                    database.register(name, _view(store, name, left_out))
+                elif _LISTING.fullmatch(text):  # asks for names, so nothing needs to be read
+                    database.register(name, columns.empty_table())
             answer = database.sql(text)
             table: pa.Table | None = None if answer is None else answer.to_arrow_table()
         except duckdb.Error as error:
@@ -92,7 +115,7 @@ def rows(answer: pa.Table) -> list[dict[str, object]]:
 
 
 EXAMPLE = "SELECT step, avg(forgetting) FROM classes GROUP BY step ORDER BY step"
-_HINT = f"The tables are steps, {', '.join(ALL_TABLES)}; `DESCRIBE classes` lists a table's columns."
+_HINT = f"The tables are {', '.join(TABLES)}; `DESCRIBE classes` lists a table's columns."
 
 
 def _named_tables(database: duckdb.DuckDBPyConnection, text: str) -> set[str]:
@@ -115,14 +138,29 @@ def _table_names(node: object) -> Iterator[str]:
             yield from _table_names(value)
 
 
-def _table_view(store: Store, name: TableName, left_out: TellLeftOut | None) -> pa.Table:
+def _view(store: Store, name: str, left_out: TellLeftOut | None) -> pa.Table:
+    if name == "steps":
+        return _facts_view(store.readable(left_out), _FACTS)
+    if name == "observed":
+        return _facts_view(store.readable_observed(left_out), _SEEN)
+    if name in _OBSERVED:
+        return _table_view(store.readable_observed(left_out), _OBSERVED[name], left_out)
+    return _table_view(store.readable(left_out), cast(TableName, name), left_out)
+
+
+def _facts_view(steps: Sequence[Step], facts: Mapping[str, tuple[pa.DataType, Callable[[Step], object]]]) -> pa.Table:
+    rows = [{name: _held(of(step), type) for name, (type, of) in facts.items()} for step in steps]
+    return pa.Table.from_pylist(rows, pa.schema([(name, type) for name, (type, _) in facts.items()]))
+
+
+def _table_view(steps: Sequence[StoredStep | StoredObserved], name: TableName, left_out: TellLeftOut | None) -> pa.Table:
     """One table of all steps, with `step_id` and `step` in front; columns that a step lacks are missing there."""
     parts = [pa.schema(_IN_FRONT).empty_table()]
-    for step in store.readable(left_out):
+    for step in steps:
         with leaving_out(left_out):
             if step.has(name):
                 table = step.table(name)
-                for (column, type), value in zip(_IN_FRONT[::-1], (step.spec.step, step.id), strict=True):
+                for (column, type), value in zip(_IN_FRONT[::-1], (step.number, step.id), strict=True):
                     table = table.add_column(0, column, pa.array([value] * len(table), type))
                 parts.append(table)
     return pa.concat_tables(parts, promote_options="permissive")

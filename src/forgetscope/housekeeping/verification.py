@@ -8,7 +8,8 @@ from forgetscope.data.limits import SNAPSHOT_BYTES
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
 from forgetscope.outputs import Progress, unheard
-from forgetscope.store import ALL_TABLES, FREED, STATE, Store, StoredStep
+from forgetscope.store import ALL_TABLES, FREED, STATE, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
+from forgetscope.store.observed import MONITOR, OBSERVED_TABLES, RECORD, RUNNING
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Verification:
     """What was read, and every file of it that is not as it should be."""
 
     steps: int
+    observed: int
     snapshots: int
     bytes: int
     damage: list[Damage]
@@ -32,19 +34,34 @@ class Verification:
 
 def verify_store(store: Store, progress: Progress = unheard) -> Verification:
     """Check every file of every step, every parent, every id and every snapshot."""
-    steps, snapshots = store.steps(), sorted((store.path / "working").glob("*/snapshot-[01]"))
-    sizes = {path: size_of(path) for path in (*(step.folder for step in steps), *snapshots)}
+    steps, observed, running = store.steps(), store.observed(), store.observing()
+    snapshots = sorted((store.path / "working").glob("*/snapshot-[01]"))
+    sizes = {path: size_of(path) for path in (*(step.folder for step in (*steps, *observed, *running)), *snapshots)}
     total, done = sum(sizes.values()), 0
-    strays = sorted(path for path in (store.path / "steps").iterdir() if not path.is_dir() or path.is_symlink())
-    damage = [Damage(path, "not a folder with a step", path) for path in strays]
+    damage = [Damage(path, "not a folder with a step", path) for path in _strays(store)]
     for step in steps:
         damage += step_damage(step, store)
         done += sizes[step.folder]
         progress("bytes", done, total)
+    for seen in (*observed, *running):
+        damage += observed_damage(seen)
     for path in snapshots:
         damage += _snapshot_damage(path)
     progress("bytes", total, total)
-    return Verification(len(steps), len(snapshots), total, damage)
+    return Verification(len(steps), len(observed), len(snapshots), total, damage)
+
+
+def _strays(store: Store) -> list[Path]:
+    """What lies where only steps and observed steps are, and is none."""
+    steps, monitors = store.path / "steps", store.path / "observed"
+    found = [path for path in sorted(steps.glob("*")) if not path.is_dir() or path.is_symlink()]
+    known = {step.folder for step in store.observed()}
+    for path in sorted(monitors.glob("*")):
+        if not path.is_dir() or path.is_symlink() or not MONITOR.fullmatch(path.name):
+            found.append(path)
+        else:
+            found += [place for place in sorted(path.glob("*")) if place not in known]
+    return found
 
 
 def expel_damaged(store: Store, verified: Verification) -> tuple[list[str], list[Damage]]:
@@ -68,14 +85,25 @@ def _moved(store: Store, path: Path) -> str | None:
     kind, id = path.relative_to(store.path).parts[:2]
     if kind == "working":
         with locked_if_free(store.lock_file(id)) as free:
-            found = list(_snapshot_damage(path)) if free else []
-            return f"{path} is damaged. Moved to {store.quarantine(path)}" if found else None
+            again = observed_damage(RunningObserved(path)) if RUNNING.fullmatch(path.name) else _snapshot_damage(path)
+            return f"{path} is damaged. Moved to {store.quarantine(path)}" if free and list(again) else None
+    if kind == "observed":
+        return _moved_observed(store, path)
     if not (store.path / kind / id).is_dir() or path.name != id:
         return f"{path} is no file of a step. Moved to {store.quarantine(path)}"
     with store.lock(id, unheard):
         found = [damage for damage in step_damage(store.step(id), store) if damage.move == path]
         told = f"Step {id[:8]} is damaged: {found[0].path}: {found[0].reason}" if found else ""
         return f"{told}. Moved to {store.quarantine(path)}" if found else None
+
+
+def _moved_observed(store: Store, path: Path) -> str | None:
+    step = next((step for step in store.observed() if step.folder in (path, path.parent)), None)
+    if step is None or path != step.folder:
+        return f"{path} is no file of an observed step. Moved to {store.quarantine(path)}"
+    found = [damage for damage in observed_damage(step) if damage.move == path]
+    told = f"{step.title} is damaged: {found[0].path}: {found[0].reason}" if found else ""
+    return f"{told}. Moved to {store.quarantine(path)}" if found else None
 
 
 def _descendants(store: Store, ids: set[str]) -> list[StoredStep]:
@@ -106,6 +134,25 @@ def step_damage(step: StoredStep, store: Store) -> list[Damage]:
     return damage
 
 
+def observed_damage(step: StoredObserved) -> list[Damage]:
+    """Everything that is wrong with one observed step, or with one that runs."""
+    damage = [] if isinstance(step, RunningObserved) else list(file_damage(step))
+    if damage:
+        return damage
+    problem, newer = record_problem(step)
+    if problem:
+        return [Damage(step.folder / RECORD, problem, None if newer else step.folder)]
+    try:
+        if isinstance(step, RunningObserved):
+            for name in filter(step.has, OBSERVED_TABLES):
+                step.table(name)
+        else:
+            step.check_contents()
+    except DamagedStep as error:
+        return [Damage(step.folder / error.file, error.reason, step.folder)]
+    return []
+
+
 def contents_damage(step: StoredStep) -> Iterator[Damage]:
     """Tables that are whole, as is the record, and contradict others of the step; and one that is lost."""
     if not step.has("predictions") and step.simulated is None and step.info["schema"] >= 2:
@@ -131,7 +178,7 @@ def lineage_problem(step: StoredStep, store: Store) -> str | None:
     return None if named == inherited else f"its network is {named}, and its parent has {inherited}"
 
 
-def file_damage(step: StoredStep) -> Iterator[Damage]:
+def file_damage(step: StoredTables) -> Iterator[Damage]:
     """Files that are missing, altered, or that the manifest does not name."""
     try:
         manifest = step.manifest
@@ -144,14 +191,14 @@ def file_damage(step: StoredStep) -> Iterator[Damage]:
             if name.removesuffix(".parquet") in ALL_TABLES:
                 step.table(name.removesuffix(".parquet"))  # type: ignore[arg-type]
         except DamagedStep as error:
-            if name != STATE or not step.state_freed:
+            if name != STATE or not isinstance(step, StoredStep) or not step.state_freed:
                 yield Damage(step.folder / error.file, error.reason, step.folder)
     for path in sorted(step.folder.iterdir()):
-        if path.name not in {*manifest, "manifest.json", FREED}:
+        if path.name not in {*manifest, "manifest.json", *([FREED] if isinstance(step, StoredStep) else [])}:
             yield Damage(path, "not in the manifest", path)
 
 
-def record_problem(step: StoredStep) -> tuple[str | None, bool]:
+def record_problem(step: StoredTables) -> tuple[str | None, bool]:
     """What is wrong with a record whose files are whole, which must be the one that its id promises; and whether it is a newer
     schema, which is not ours to judge."""
     try:

@@ -198,6 +198,18 @@ class Store:
         steps = [StoredObserved(folder) for folder in found if NUMBER.fullmatch(folder.name)]
         return sorted(steps, key=lambda step: (step.name, step.number))
 
+    def readable_observed(self, left_out: TellLeftOut | None = None, name: str | None = None) -> list[StoredObserved]:
+        """The same whose records can be read. left_out: as of `readable`."""
+        steps: list[StoredObserved] = []
+        found: list[StoredObserved] = []
+        with leaving_out(left_out):
+            steps = self.observed(name)
+        for step in steps:
+            with leaving_out(left_out):
+                _ = step.info
+                found.append(step)
+        return found
+
     def observed_step(self, name: str, number: int) -> StoredObserved:
         """One of them; SpecError where it is not there."""
         numbers = {step.number: step for step in self.observed(name)}
@@ -314,8 +326,8 @@ class Store:
     def quarantine(self, path: Path) -> Path:
         """Move a damaged step's folder or a file out of the way, never deleting it."""
         self.refuse_links(*FOLDERS)
-        name = "-".join(path.relative_to(self.path).parts[1:])
-        return put_aside(path, self.path / "quarantine", name)
+        parts = path.relative_to(self.path).parts
+        return put_aside(path, self.path / "quarantine", "-".join(parts if parts[0] == "observed" else parts[1:]))
 
     def working(self, id: str) -> Path:
         """Where a running step keeps its snapshots."""

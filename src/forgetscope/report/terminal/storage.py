@@ -28,7 +28,10 @@ def inventory_view(held: Inventory, path: str) -> RenderableType:
     table = make_table(("files",), ("of steps", "size"))
     for kind, count in (("tables", held.steps), ("states", held.states), ("records", held.steps)):
         table.add_row(kind, f"{count:,}", size_text(held.bytes[kind]))
-    title = f"{counted(held.experiments, 'experiment')}, {counted(held.steps, 'step')} in {path}"
+    seen = f", {counted(held.observed, 'observed step')} of {counted(held.monitors, 'monitor')}" if held.observed else ""
+    if held.observed:
+        table.add_row("observed steps", f"{held.observed:,}", size_text(held.bytes["observed"]))
+    title = f"{counted(held.experiments, 'experiment')}, {counted(held.steps, 'step')}{seen} in {path}"
     freeable = (
         f"`forgetscope store gc` could free {size_text(held.freeable)}, with --all {size_text(held.freeable_with_all)}."
         if held.freeable_with_all
@@ -44,7 +47,8 @@ def inventory_view(held: Inventory, path: str) -> RenderableType:
 
 def damage_lines(verified: Verification) -> list[str]:
     """Every damaged file with the reason, a line each however long; nothing but a sentence if all is well."""
-    read = f"{counted(verified.steps, 'step')} and {counted(verified.snapshots, 'snapshot')}, {size_text(verified.bytes)}"
+    seen = f", {counted(verified.observed, 'observed step')}" if verified.observed else ""
+    read = f"{counted(verified.steps, 'step')}{seen} and {counted(verified.snapshots, 'snapshot')}, {size_text(verified.bytes)}"
     if not verified.damage:
         return [f"Everything is as it was written: {read}."]
     return [f"Of {read}, these are damaged:", *(f"{damage.path}: {damage.reason}" for damage in verified.damage)]
