@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from forgetscope.benchmark.recipes import recorded_plan
 from forgetscope.benchmark.records import record_plan, recorded_plans
 from forgetscope.data.library import load_data
 from forgetscope.errors import SpecError
-from forgetscope.spec import RunSpec
+from forgetscope.spec import RunSpec, as_released
 from forgetscope.store import Store
 
 RUN = RunSpec(image_size=8, steps=3)
@@ -79,3 +80,30 @@ def test_the_scripts_behaviour_is_varied_with_all_that_follows_from_it() -> None
     assert other.sampling == released.sampling == "reshuffled-short"
     _, back = Variants(RunSpec(), ["script_behaviour=released"]).runs
     assert back.sampling == "reshuffled-short"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        RunSpec(),
+        RunSpec(dataset="tiny-imagenet", network="resnet18"),
+        RunSpec(validation=0.1, brightness=0.0),
+        RunSpec(network="my_networks:small"),
+        RunSpec(**tomllib.loads(RunSpec().to_toml())),  # every option given, which wins over script_behaviour
+    ],
+)
+def test_by_default_every_behaviour_of_the_scripts_is_tried_that_changes_a_number(run: RunSpec) -> None:
+    released = as_released({**run.given, "script_behaviour": "released"})
+    asked = Variants(run).variants
+    varied = {str(variant.option) for variant in asked}
+    without_effect = {"released_nic"} | ({"brightness_rounded"} if run.brightness == 0 else {"retained_of"})
+    projected = set() if ":" in run.network else {"network"}
+    alone = {name for name, value in released.items() if getattr(run, name) != value} - without_effect | projected
+    assert varied - {"script_behaviour"} == alone
+    runs = Variants(run).runs
+    assert len({member.model_dump_json(exclude={"script_behaviour"}) for member in runs}) == len(runs)  # none is another's twin
+
+
+def test_of_a_run_that_does_as_the_scripts_do_nothing_is_left_to_vary() -> None:
+    with pytest.raises(SpecError, match=r"The run does all that the released scripts do. Name what to change"):
+        Variants(RunSpec(script_behaviour="released", network="resnet18-projected"))

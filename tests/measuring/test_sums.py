@@ -13,6 +13,7 @@ from forgetscope.errors import InputError
 from forgetscope.experiment.course import Course
 from forgetscope.measuring.coefficients import Coefficients
 from forgetscope.measuring.measurement import Measurement
+from forgetscope.measuring.probe import Probe
 from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
 from forgetscope.measuring.sums import Sums
 
@@ -92,6 +93,27 @@ def test_reset_gives_what_adds_nothing(seeds: list[int]) -> None:
     assert same(zero, Sums(NODES))
     assert same(zero + sums_of(seeds), sums_of(seeds))
     assert same(sums_of(seeds) + zero, sums_of(seeds))
+
+
+def test_sums_of_a_probe_with_another_alpha_are_refused_with_both() -> None:
+    images, labels = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 2
+    network = torch.nn.Linear(3, 4)
+    half, quarter = (Probe(images, labels, torch.arange(4), images, labels + 2, alpha=alpha) for alpha in (0.5, 0.25))
+    for probe in (half, quarter):
+        probe.measure(network, features=torch.nn.Identity(), head=network)
+    saved, before = half.sums.state_dict(), quarter.coefficients.sic.clone()
+    for act in (lambda: quarter.sums.load_state_dict(saved), lambda: quarter.sums + half.sums):
+        with pytest.raises(InputError, match=r"Sums measured with alpha = 0.5 are not sums with alpha = 0.25: .* alpha=0.5"):
+            act()
+    assert torch.equal(quarter.coefficients.sic, before)
+    half.sums.reset()
+    with pytest.raises(InputError, match=r"alpha = 0.5 are not sums with alpha = 0.25"):
+        quarter.sums.load_state_dict(half.sums.state_dict())  # nothing measured yet, and told all the same
+    old = {name: part for name, part in saved.items() if name != "alpha"}  # as earlier versions saved it
+    quarter.sums.load_state_dict(old)
+    half.sums.load_state_dict(saved)
+    assert torch.equal(half.sums.totals, quarter.sums.totals)
+    assert quarter.sums.alpha == 0.25
 
 
 def test_a_frame_has_a_row_per_class_and_its_sums() -> None:

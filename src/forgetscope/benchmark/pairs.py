@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from forgetscope.benchmark.plans import Plan, Sources, empty_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
-from forgetscope.options import demand, demand_at_least, nearest, parse_setting
-from forgetscope.spec import RunSpec
+from forgetscope.options import demand, demand_at_least, nearest, parse_setting, toml_value
+from forgetscope.spec import RunSpec, as_released
 
 PAIRS = 5
 FIXED = ("dataset", "image_size", "increment", "steps", "sequence_seed", "sequence", "seed")  # what a pair is
@@ -94,7 +94,7 @@ BASELINE = Variant("as it is")
 class Variants:
     """A run and other values of its options, as `key=value`, on so many pairs.
 
-    vary: by default what the paper's released scripts do otherwise than its text. name: by default after the data set.
+    vary: by default `script_behaviours` of the run. name: by default after the data set.
 
     >>> import forgetscope as fs
     >>> [run.validation for run in fs.Variants(fs.RunSpec(), ["validation=0.1"]).runs]
@@ -114,13 +114,39 @@ class Variants:
 
     @property
     def variants(self) -> list[Variant]:
-        scripts = ("sampling=reshuffled-short", "validation=0.1", f"network={self.run.network}-projected")
-        return [parse_variant(setting, self.run) for setting in self.vary or scripts]
+        return [parse_variant(setting, self.run) for setting in self.vary or script_behaviours(self.run)]
 
     @property
     def runs(self) -> tuple[RunSpec, ...]:
         """As it is, and with each change."""
         return (self.run, *(changed(self.run, variant) for variant in self.variants))
+
+
+def script_behaviours(run: RunSpec) -> list[str]:
+    """What the paper's released scripts do otherwise than this run, one by one, then all together: variants of it.
+
+    Left out is what changes nothing by itself: `released_nic`, measured beside NIC; `retained_of` without a hold-out; rounding
+    where there is no brightness to round. The scripts have a projection in ResNet-18 only; here it is tried in every network
+    that has one, and CIFAR-10's normalisation on Tiny-ImageNet, where they use it.
+
+    >>> import forgetscope as fs
+    >>> script_behaviours(fs.RunSpec(sampling="reshuffled-short", initialisation="fan-out"))
+    ['validation=0.1', 'initial_weights=unseeded', 'brightness_rounded=true', 'network=resnet8-projected', \
+'script_behaviour=released']
+    """
+    released = as_released({**run.given, "script_behaviour": "released"})
+    if ":" not in run.network and not run.network.endswith("-projected"):
+        released["network"] = f"{run.network}-projected"
+    without_effect = {"released_nic": True, "retained_of": not run.validation, "brightness_rounded": run.brightness == 0}
+    found = [
+        f"{name}={value if isinstance(value, str) else toml_value(value)}"
+        for name, value in released.items()
+        if getattr(run, name) != value and not without_effect.get(name)
+    ]
+    if not found:
+        raise SpecError("The run does all that the released scripts do. Name what to change, such as --vary sampling=iid.")
+    together = changed(run, Variant("", "script_behaviour", "released"))  # what the run gives beside it wins
+    return [*found, *["script_behaviour=released"] * any(getattr(together, name) != getattr(run, name) for name in released)]
 
 
 def parse_variant(setting: str, run: RunSpec) -> Variant:

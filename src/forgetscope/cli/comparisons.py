@@ -57,7 +57,7 @@ def variants(
     vary: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="An option of the run and its other value; may be repeated. [default: the scripts' three]"
+            metavar="KEY=VALUE", help="An option of the run and its other value; may be repeated. [default: all the scripts']"
         ),
     ] = None,
     pairs: PairsOption = 5,
@@ -66,10 +66,11 @@ def variants(
 ) -> None:
     """What another protocol changes: one option at a time, on the same class sequences and seeds.
 
-    By default what the paper's released scripts do otherwise than its text: short batches, a tenth of the images set aside, a
-    projection before the head. What can change from the second step on starts from the run's own first steps. Per step: means
-    over pairs and paired differences to the run as it is, of forgetting and of each measure's rank correlation with it (in
-    Fisher's z), with 95 % intervals. Run again, it continues."""
+    By default all that the paper's released scripts do otherwise than the run (short batches, a tenth of the images set aside,
+    a projection before the head, ...), one by one and together; but not NIC as released, which `forgetscope approximations`
+    compares, nor retained_of without a hold-out: alone they change nothing. What can change from the second step on starts
+    from the run's own first steps. Per step: means over pairs and paired differences to the run as it is, of forgetting and of
+    each measure's rank correlation with it (in Fisher's z), with 95 % intervals. Run again, it continues."""
     from forgetscope.benchmark.pairs import plan_name
     from forgetscope.report.terminal.studies import variants_view
 

@@ -55,7 +55,7 @@ form in Linear, 4 nodes.)
     @cached_property
     def sums(self) -> Sums:
         """What was measured so far, to be saved with `sums.state_dict()` and continued with `sums.load_state_dict(...)`."""
-        return Sums(tuple(self.past_nodes.tolist()), names=self.names)
+        return Sums(tuple(self.past_nodes.tolist()), names=self.names, alpha=self.alpha)
 
     def measure(self, network: nn.Module, *, features: Features | None = None, head: nn.Module | None = None) -> Measurement:
         """Measure now and add to the sums. `features` and `head` are found; they name them where that is refused."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ class Sums:
     log_sim: Tensor | None = None  # [P]: at the first probe
     names: Mapping[int, str] = field(default_factory=dict)  # by node, where somebody named them; not part of a state
     head_nodes: int = 0  # of the head at the first probe; 0 is unknown
+    alpha: float | None = None  # that the terms were measured with, where it is known: those of another are not added
 
     def __len__(self) -> int:
         """Of how many probes."""
@@ -55,11 +57,12 @@ class Sums:
     def __add__(self, other: object) -> Sums:
         if not isinstance(other, Sums):
             return NotImplemented
-        self._demand(other.nodes, other.values)
+        self._demand(other.nodes, other.values, other.alpha)
         log_sim = other.log_sim if self.log_sim is None else self.log_sim
         iterations, values = self.iterations + other.iterations, self.values + other.values
         pairs, names = _added(self.pairs, other.pairs), self.names or other.names
-        return Sums(self.nodes or other.nodes, iterations, values, pairs, log_sim, names, self.head_nodes or other.head_nodes)
+        alpha, head_nodes = other.alpha if self.alpha is None else self.alpha, self.head_nodes or other.head_nodes
+        return Sums(self.nodes or other.nodes, iterations, values, pairs, log_sim, names, head_nodes, alpha)
 
     def __radd__(self, other: object) -> Sums:
         return self + Sums() if isinstance(other, int) and other == 0 else NotImplemented  # what sum() begins with
@@ -108,6 +111,7 @@ class Sums:
     def state_dict(self) -> dict[str, Tensor]:
         found = {
             "nodes": None if self.nodes is None else torch.tensor(self.nodes),
+            "alpha": None if self.alpha is None else torch.tensor(self.alpha, dtype=torch.float64),
             "pairs": self.pairs,
             "log_sim": self.log_sim,
             "head_nodes": torch.tensor(self.head_nodes) if self.head_nodes else None,
@@ -117,10 +121,12 @@ class Sums:
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state_dict` gave, in place of what is here; anything else is refused, and nothing changes."""
+        """Take over what `state_dict` gave, in place of what is here; anything else is refused, and nothing changes.
+
+        States of earlier versions do not tell their alpha: it is taken to be the one that is known here."""
         remedy, needed = "Load what Sums.state_dict() gave.", {"iterations", "values"}
         names = set(state) if isinstance(state, Mapping) else {type(state)}
-        if names - {"nodes"} and not needed <= names <= needed | {"nodes", "pairs", "log_sim", "head_nodes"}:
+        if names - {"nodes", "alpha"} and not needed <= names <= needed | {"nodes", "alpha", "pairs", "log_sim", "head_nodes"}:
             raise InputError(f"{sorted(map(str, names))} are not the names of a state_dict of Sums. {remedy}")
         if not names and self.state_dict():  # that of empty sums without nodes is {}, as in our snapshots before a probe
             raise InputError(f"The state is {{}}, without sums. {remedy} To begin anew, call reset().")
@@ -130,12 +136,13 @@ class Sums:
         found = {name: tuple(tensor.shape) for name, tensor in parts.items()}
         probes, classes = found.get("values", ())[:1], found.get("values", found.get("nodes", ()))[-1:] or (0,)
         expected = {"nodes": classes, "iterations": probes, "values": (*probes, len(QUANTITIES), *classes), "log_sim": classes}
-        expected["head_nodes"] = ()
+        expected["head_nodes"] = expected["alpha"] = ()
         expected["pairs"] = (*classes, *max(classes, found.get("pairs", ())[-1:]))  # as many new classes as there are
         if wrong := [name for name in sorted(found, reverse=True) if found[name] != expected[name]]:  # values first
             raise InputError(f"{wrong[0]} has the shape {found[wrong[0]]}, expected {expected[wrong[0]]}. {remedy}")
         values = list(parts.get("values", ()))
-        self._demand(tuple(parts["nodes"].tolist()) if "nodes" in parts else None, values)
+        alpha = float(parts["alpha"]) if "alpha" in parts else None
+        self._demand(tuple(parts["nodes"].tolist()) if "nodes" in parts else None, values, alpha)
         self.iterations, self.values = (parts["iterations"].tolist() if values else []), values
         self.pairs, self.log_sim = parts.get("pairs"), parts.get("log_sim")
         self.head_nodes = int(parts.get("head_nodes", 0))
@@ -154,10 +161,15 @@ class Sums:
     def _repr_html_(self) -> str:
         return html_of((repr(self),), self.to_frame() if self.values else None)
 
-    def _demand(self, nodes: tuple[int, ...] | None, values: list[Tensor]) -> None:
-        """That these nodes and values are of the same classes as ours."""
+    def _demand(self, nodes: tuple[int, ...] | None, values: list[Tensor], alpha: float | None = None) -> None:
+        """That these nodes and values are of the same classes as ours, and measured with the same alpha."""
         if nodes is not None and self.nodes is not None and nodes != self.nodes:
             raise InputError(f"Sums of past classes {list(nodes)} are not sums of past classes {list(self.nodes)}.")
+        if alpha is not None and self.alpha is not None and not math.isclose(alpha, self.alpha):
+            raise InputError(
+                f"Sums measured with alpha = {alpha:g} are not sums with alpha = {self.alpha:g}: it scales SIC, CIC and NIC. "
+                f"Make the probe with alpha={alpha:g}, or begin anew."
+            )
         classes = len(self.nodes) if self.nodes is not None else self.values[0].shape[1] if self.values else None
         found = tuple(values[0].shape) if values else None
         if found and classes is not None and found != (len(QUANTITIES), classes):

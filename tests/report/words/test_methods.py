@@ -27,7 +27,7 @@ from forgetscope.cli.options import overrides
 from forgetscope.data.library import data_facts
 from forgetscope.report.words.methods import Command, commands, paragraphs
 from forgetscope.scenario import sequence_of
-from forgetscope.spec import RunSpec, step_id, step_specs
+from forgetscope.spec import RunSpec, as_released, step_id, step_specs
 from forgetscope.store import Store, StoredStep
 
 SHAPE: dict[str, Any] = {"increments": [0.1], "retentions": [0.08], "experiments": 2, "epochs": 3}
@@ -166,6 +166,41 @@ def test_the_paragraph_reads_as_a_person_would_write_it(same: Analysis) -> None:
     assert "A batch holds 128 images, 50\u202f% of them rehearsed, drawn with replacement" in described
     assert described.endswith("Interference was measured before training and after every epoch.")
     assert statistics.endswith("factors coded to sum to zero. Nothing was excluded.")
+
+
+def test_every_behaviour_of_the_released_scripts_is_named(tmp_path: Path) -> None:
+    shape = {"experiments": 2, "increments": [0.1], "retentions": [0.08, 0.2], "script_behaviour": "released", "epochs": 4}
+    spec = BenchmarkSpec.load("tiny-imagenet", shape)
+    simulate(spec, Store(tmp_path / "store"), seed=2, reruns=3)
+    described, _ = paragraphs(analyse(tmp_path / "store", resamples=10, cached=False))
+    assert {*as_released(spec.template.model_dump())} == RELEASED.keys()  # an option that is new here needs words
+    for text in (*RELEASED.values(), "4 runs each, none of them the original one, as in the paper’s released scripts."):
+        assert text in described
+
+
+RELEASED = {
+    "sampling": "drawn in reshuffled passes without replacement, the last batch of which is short",
+    "validation": "10\u202f% of each class’s training images are set aside and not used.",
+    "retained_of": "are kept for rehearsal, counted of all of them, those set aside included, chosen by",
+    "initial_weights": "drawn anew for every first step, as by scripts that build the network before they set the seed.",
+    "brightness_rounded": "brightness of 1 ± 0.25, rounded to 8 bits",
+    "initialisation": "Convolutions begin with weights after He et al., by fan-out,",
+    "released_nic": "NIC was also measured with the entry that the paper’s released scripts read in place of the bias.",
+    "normalisation": "normalised by mean and standard deviation of CIFAR-10, as in the paper’s released scripts.",
+    "network": "The network has a projection to 64 features before its head, as in the paper’s released scripts.",
+}
+
+
+def test_the_protocol_of_the_text_is_named_too(analysed: Analysis) -> None:
+    described, _, statistics = paragraphs(analysed)
+    assert (
+        "by fan-in, drawn from the experiment’s seed. Pixels are normalised by mean and standard deviation of the training"
+        in described
+    )
+    assert "was run with other new classes and nothing else changed, 4 runs each, the original one among them." in described
+    assert "rounded" not in described
+    assert "released" not in described
+    assert "intervals of its weights are Wald’s, with Student’s t of steps − 1." in statistics
 
 
 def test_what_was_left_out_is_said_where_it_was(tiny_store: Path) -> None:

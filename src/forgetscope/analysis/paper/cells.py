@@ -84,7 +84,9 @@ class Tabulation:
                     cell = GridCell(step, retention, increment)
                     if table.layout == "weights":
                         weight = self.joint.weights(sample, cell).get(column.quantity)
-                        numbers = {} if weight is None else {"mean": weight.value}
+                        numbers = (
+                            {} if weight is None else {"mean": weight.value, "mean_lo": weight.low, "mean_hi": weight.high}
+                        )
                         yield _row(sample, cell, column, int(sample.mask(cell).sum()), **numbers)
                     elif (retention, increment) != (POOLED, POOLED):
                         yield self._estimate(table, sample, cell, column)

@@ -17,6 +17,7 @@ LOST = {
     "undefined": "classes never learned",
     "unmeasured": "classes not measured",
 }
+WEIGHTS = "With 95\u202f% intervals: Wald’s, with Student’s t of steps − 1."
 SIMULATED = "Simulated: nothing was trained."
 
 
@@ -29,7 +30,9 @@ def caption(shown: Shown) -> str:
         parts.append(f"Type-III two-way ANOVA, HC3, {kind} coding of factors.")
     elif exhibit.layout == "noise":
         parts += [exhibit.how, *(f"From {basis}." for basis in dict.fromkeys(frame["basis"]) if basis)]
-    elif exhibit.layout != "weights":
+    elif exhibit.layout == "weights":
+        parts += [WEIGHTS] if len(frame) else []
+    else:
         parts.append("Mean ± standard deviation" + (" with 95\u202f% intervals." if exhibit.intervals else "."))
         parts += notes(shown)
     if len(frame) and frame["simulated"].any():

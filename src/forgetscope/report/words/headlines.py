@@ -16,6 +16,7 @@ from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
 from forgetscope.analysis.inputs.samples import Sample
 from forgetscope.analysis.inputs.training_shares import BEFORE, EARLY
 from forgetscope.analysis.rows import Row, estimate_of, matching, records
+from forgetscope.report.words.captions import share_text
 from forgetscope.report.words.notation import PLAIN
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
         *_suffering(most, least),
         *_predicting(analysis, where),
         *_early(analysis, where, sample.probes(step)),
+        *_controlled(analysis, where),
     ]
     made = " (simulated: nothing was trained)" if sample.simulated else ""
     usual = any(other.policy == "uniform" for other in analysis.collection.samples)
@@ -175,6 +177,33 @@ def _predicting(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str
             f"(n = {model['n']}).",
             None,
         )
+    weights = [row for row in _matching(analysis.tables.get("coefficients"), where) if not math.isnan(row["mean"])]
+    if weights:
+        told = "; ".join(_weights([row for row in weights if row["quantity"] == name]) for name in THREE)
+        yield f"Their standardised weights in it, partition by partition (t intervals): {told}.", None
+
+
+def _weights(rows: list[Row]) -> str:
+    """Of one coefficient: the smallest and the largest over partitions."""
+    smallest, *_, largest = (_told(row) for row in sorted((rows[0], *rows), key=lambda row: row["mean"]))
+    name, above = rows[0]["quantity"], sum(row["mean_lo"] > 0 for row in rows)
+    if len(rows) == 1:
+        return f"{name} {smallest}"
+    return f"{name} {smallest} to {largest}, with its whole interval above 0 in {above} of {len(rows)}"
+
+
+def _controlled(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
+    frame, told = analysis.tables.get("controlled_experiments"), []
+    for row, runs in zip([] if frame is None else records(frame), analysis.collection.reruns, strict=False):
+        if row["n"] and all(row[name] == value for name, value in where.items()):
+            rising = int((runs.correlations()[0] > 0).sum())
+            kept, new = share_text(row["rehearsal_pct"]), share_text(row["class_pct"])
+            told.append(
+                f"{PLAIN.number(row['mean'])} on average over the past classes of a step with {kept} kept and {new} new, "
+                f"positive for {rising} of {row['n']} ({len(runs.runs)} runs)"
+            )
+    if told:
+        yield f"With other new classes and nothing else changed, SIC of a class goes with its NIC by ρ {'; '.join(told)}.", None
 
 
 def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[tuple[str, Card | None]]:
@@ -239,6 +268,8 @@ def _interval(row: Row, of: str = "mean") -> str:
 
 
 def _rows(frame: pd.DataFrame | None, where: dict[str, str]) -> dict[tuple[str, str], Row]:
-    if frame is None:
-        return {}
-    return {(row["quantity"], row["statistic"]): row for row in records(matching(frame, **where))}
+    return {(row["quantity"], row["statistic"]): row for row in _matching(frame, where)}
+
+
+def _matching(frame: pd.DataFrame | None, where: dict[str, str]) -> list[Row]:
+    return [] if frame is None else records(matching(frame, **where))

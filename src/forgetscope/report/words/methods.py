@@ -38,7 +38,7 @@ def paragraphs(analysis: Analysis) -> list[str]:
     environment.filters |= {"listed": _listed, "counted": counted}
     template = environment.from_string(resources.files(__package__).joinpath("methods.txt.j2").read_text(encoding="utf-8"))
     text = template.render(
-        benchmarks=[_described(samples) for samples in _by_benchmark(analysis)],
+        benchmarks=[_described(samples) | {"reruns": _reruns(analysis, samples)} for samples in _by_benchmark(analysis)],
         resamples=analysis.resamples,
         coding=analysis.coding,
         controls=analysis.controls,
@@ -93,6 +93,16 @@ def _described(samples: Sequence[Sample]) -> dict[str, Any]:
         "increments": sorted({level for sample, number in places for level in sample.increments(number)}, key=size_of_level),
         "shared": any(sample.paired for sample in samples) or len(set().union(*roots)) < sum(map(len, roots)),
     }
+
+
+def _reruns(analysis: Analysis, samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """Of controlled experiments: in how many partitions, of how many runs, and whether the original step is among these."""
+    counts: dict[tuple[int, bool], int] = {}
+    for found in analysis.collection.reruns:
+        if found.runs and any(found.sample is sample for sample in samples):
+            original = any(step.facts.id == found.runs[0].facts.id for step in found.sample.steps)
+            counts[len(found.runs), original] = counts.get((len(found.runs), original), 0) + 1
+    return [{"runs": runs, "original": original, "partitions": count} for (runs, original), count in counts.items()]
 
 
 def _listed(parts: Sequence[str], word: str = "and") -> str:
