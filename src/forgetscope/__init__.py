@@ -36,6 +36,7 @@ _HOMES = {
     "forgetscope.measuring.coefficients": ("Coefficients",),
     "forgetscope.measuring.measurement": ("Measurement",),
     "forgetscope.measuring.probe": ("Probe",),
+    "forgetscope.monitor.monitor": ("Monitor",),
     "forgetscope.report.pages.writing": ("write_report",),
     "forgetscope.report.typeset.papers": ("write_paper",),
     "forgetscope.runs": ("Failed", "compare", "plan", "run"),
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from forgetscope.measuring.coefficients import Coefficients as Coefficients
     from forgetscope.measuring.measurement import Measurement as Measurement
     from forgetscope.measuring.probe import Probe as Probe
+    from forgetscope.monitor.monitor import Monitor as Monitor
     from forgetscope.report.pages.writing import write_report as write_report
     from forgetscope.report.typeset.papers import write_paper as write_paper
     from forgetscope.runs import Failed as Failed, compare as compare, plan as plan, run as run

@@ -60,13 +60,7 @@ form in Linear, 4 nodes.)
     def measure(self, network: nn.Module, *, features: Features | None = None, head: nn.Module | None = None) -> Measurement:
         """Measure now and add to the sums. `features` and `head` are found; they name them where that is refused."""
         measurement = measure(network, self, features=features, head=head)
-        if self.sums.head_nodes not in (0, measurement.head_nodes):
-            raise InputError(
-                f"The head has {measurement.head_nodes} nodes and had {self.sums.head_nodes} at the first probe: this is "
-                "another step. Make a probe for it, with what is past and new now."
-            )
-        self.sums.head_nodes = measurement.head_nodes
-        self.sums.add(measurement)
+        self.sums.add_probe(measurement)
         return measurement
 
     def to_frame(self) -> pd.DataFrame:

@@ -74,6 +74,16 @@ class Sums:
         if self.log_sim is None:
             self.log_sim = measurement.new_logits
 
+    def add_probe(self, measurement: Measurement, iteration: int | None = None) -> None:
+        """The same of a head that has as many nodes as at the first probe; another one is refused."""
+        if self.head_nodes not in (0, measurement.head_nodes):
+            raise InputError(
+                f"The head has {measurement.head_nodes} nodes and had {self.head_nodes} at the first probe: this is "
+                "another step. Begin one, with what is past and new now."
+            )
+        self.head_nodes = measurement.head_nodes
+        self.add(measurement, iteration)
+
     def add_terms(self, values: Tensor, iteration: int | None = None) -> None:
         """One more probe of which nothing but its quantities [quantities, P] is wanted."""
         self._demand(None, [values])

@@ -1,0 +1,143 @@
+"""The monitor: in anybody's training loop, a few lines for which a store holds what `run` would have left there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from forgetscope.errors import InputError
+from forgetscope.measuring.gradients import Loss
+from forgetscope.monitor.step import Given, Log, MonitoredStep, Told
+from forgetscope.monitor.streams import Data
+from forgetscope.store import Store
+from forgetscope.store.observed import MONITOR, Settings, StoredObserved
+
+
+class Monitor:
+    """Watches the steps of a training that is not forgetscope's, and keeps them in a store; opened again, it continues.
+
+    settings: what you want to tell trainings apart by, {"lr": 0.1}; names: of classes by label. log: a function of
+    {series: value} and the count of epochs, or something with such a `log`; tell: a function of a text, such as print, which is
+    given the classes at risk after each epoch. strict: errors of the monitor are raised; otherwise they never end the training.
+
+    >>> import torch, forgetscope as fs
+    >>> draws = torch.Generator().manual_seed(0)
+    >>> images, labels = torch.randn(40, 8, generator=draws), torch.arange(40) % 4
+    >>> past, new = (images[labels < 2], labels[labels < 2]), (images[labels >= 2], labels[labels >= 2])
+    >>> memory = (past[0][:6], past[1][:6])
+    >>> network = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4))
+    >>> monitor = fs.Monitor("results", "example", names={0: "owl", 1: "wren"})
+    >>> with monitor.step(network, past=past, memory=memory, new=new, alpha=0.5) as step:
+    ...     step.epoch_ended()  # after each epoch of your training
+    ...     step.evaluate((images, labels))
+    >>> step
+    MonitoredStep(example/2: 2 probes, 1 epoch. 2 past classes, 20 images, 6 rehearsed; 2 new classes, 20 images. Measured: \
+cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
+    >>> len(step.at_risk(1)), list(step.to_frame().columns[:4])
+    (1, ['name', 'sic', 'cic', 'nic'])
+    >>> [stored.number for stored in fs.Monitor("results", "example").steps]  # what came before counts as step 1
+    [2]
+    """
+
+    def __init__(
+        self,
+        store: str | Path | Store,
+        name: str,
+        *,
+        settings: Settings | None = None,
+        names: Mapping[int, str] | None = None,
+        strict: bool = False,
+        log: Log | Any = None,
+        tell: Callable[[str], object] | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not MONITOR.fullmatch(name):
+            raise InputError(f"name = {name!r} is no name of a monitor. Use letters, digits, '.', '_' and '-', at most 100.")
+        if tell is not None and not callable(tell):
+            raise InputError(f"tell = {tell!r:.60} is no function of a text. Pass print, for example.")
+        self.name = name
+        self.store = store if isinstance(store, Store) else Store(store)
+        self.store.prepare()
+        self._told = Told(self.store, name, _settings(settings), _names(names), bool(strict), _log(log), tell)
+        self._running: MonitoredStep | None = None
+        self._state: Mapping[str, Any] | None = None
+
+    def step(
+        self,
+        network: nn.Module,
+        *,
+        past: Data | None = None,
+        memory: Data | None = None,
+        new: Data,
+        alpha: float | None = None,
+        nodes: Mapping[int, int] | None = None,
+        loss: Loss | None = None,
+        head: nn.Module | None = None,
+    ) -> MonitoredStep:
+        """The next step, to be used in `with`.
+
+        past: all training images of the past classes, those in memory included; memory: those that are rehearsed; new: the
+        training images of the new classes. Each is a pair of tensors, a Dataset, a DataLoader, or a function that returns an
+        iterator of (inputs, labels). alpha: the share of rehearsal in a batch, else counted by `step.batch(labels)`. nodes:
+        {label: head node}, where labels are not nodes. loss and head: as of `fs.Probe`.
+        """
+        state, self._state = self._state, None
+        numbers = {stored.number for stored in self.store.observed(self.name)}
+        number = max(numbers, default=int(past is not None or memory is not None)) + 1
+        if state is not None and state["number"] not in numbers:
+            number = int(state["number"])
+        self._running = MonitoredStep(self._told, Given(network, past, memory, new, alpha, nodes, loss, head), number, state)
+        return self._running
+
+    @property
+    def steps(self) -> list[StoredObserved]:
+        """Those that ended, as they are read from the store."""
+        return self.store.observed(self.name)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of the step that runs, for your own checkpoint; empty between steps."""
+        running = self._running
+        return running.state_dict() if running is not None and running.is_running else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Before the step is begun again: it goes on from there, without another probe on entry."""
+        if not isinstance(state, Mapping) or (state and "number" not in state):
+            raise InputError(f"{state!r:.100} is not the state of a monitor. Load what monitor.state_dict() gave.")
+        self._state = state or None
+
+    def __repr__(self) -> str:
+        return f"Monitor({str(self.store.path)!r}, {self.name!r}: {len(self.steps)} steps)"
+
+
+def _settings(settings: Settings | None) -> dict[str, str | int | float | bool]:
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InputError(f"settings = {settings!r:.60} is no mapping. Give names and values: {{'lr': 0.1}}.")
+    for key, value in (settings or {}).items():
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not isinstance(key, str) or not isinstance(value, str | int | float | bool) or not finite:
+            raise InputError(
+                f"settings[{key!r}] = {value!r:.60}. Names are texts; values texts, finite numbers or truth values."
+            )
+    return dict(settings or {})
+
+
+def _names(names: Mapping[int, str] | None) -> dict[int, str]:
+    if names is None:
+        return {}
+    given = names if isinstance(names, Mapping) else dict(enumerate(names))
+    odd = [label for label in given if isinstance(label, bool) or not hasattr(label, "__index__")]
+    if odd:
+        raise InputError(f"names has {odd[0]!r}, which is no label. Give {{label: name}}, or a list.")
+    return {int(label): str(name) for label, name in given.items()}
+
+
+def _log(log: Any) -> Log | None:
+    found = log if log is None or callable(log) else getattr(log, "log", None)
+    if found is not None and not callable(found):
+        found = None
+    if log is not None and found is None:
+        raise InputError(f"log = {log!r:.60} is no function of values and a step, and has no `log`. Pass one.")
+    return found

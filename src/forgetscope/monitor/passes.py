@@ -1,0 +1,290 @@
+"""Measuring on data that are passed over once per probe and never held; two passes must give the same images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from forgetscope.characters import counted
+from forgetscope.errors import InputError
+from forgetscope.measuring.gradients import GradientSums, Loss
+from forgetscope.measuring.probe_data import CHECKED, CHUNK, Counted, Images, batch_for
+from forgetscope.monitor.streams import Stream, first_batch, nodes_of
+
+PAST, KEPT, NEW = 0, 1, 2  # which part of a step's data; groups are in this order
+
+
+class Passes(Images):
+    """past: all training images of the past classes, those in memory included, or None: then past images are the memory.
+
+    The classes are known after the first pass, and so is a fingerprint of each class's images, which no order changes: another
+    pass that gives other images is an error. Images in memory of new classes are left out."""
+
+    def __init__(
+        self,
+        past: Stream | None,
+        memory: Stream | None,
+        new: Stream,
+        *,
+        nodes: Mapping[int, int] | None = None,
+        loss: Loss | None = None,
+        names: Mapping[int, str] | None = None,
+    ) -> None:
+        given = {PAST: past, NEW: new, KEPT: memory}  # memory last: by then it is known which of its classes are new
+        self._sources = {part: source for part, source in given.items() if source is not None}
+        self._node_by_label = nodes
+        self.alpha = 0.5  # a half of each: what is measured is weighted later, when alpha is known
+        self.loss = loss
+        self.names = {self.node(label, label): name for label, name in (names or {}).items()}
+        self.apart = past is None
+        self.device = torch.device("cpu")
+        self.past_nodes = self.new_nodes = torch.empty(0, dtype=torch.long)
+        self.kept = torch.empty(0, dtype=torch.float64)
+        self.counts = (0, 0)
+        self.memory: list[int] = []  # the head node of each image in memory, in the order of the first pass
+        self._first: Tensor | None = None  # [2, groups]: counts and fingerprints of the first pass
+        self._few: dict[int, Tensor] = {}
+        self._head_nodes = 0
+        self._begin()
+
+    @property
+    def known(self) -> bool:
+        """Whether everything was passed over once."""
+        return self._first is not None
+
+    @property
+    def only_memory(self) -> bool:
+        return PAST not in self._sources
+
+    @property
+    def left_out(self) -> int:
+        """Images in memory of classes that are new."""
+        return sum(node in set(self.new_nodes.tolist()) for node in self.memory)
+
+    @property
+    def images(self) -> dict[int, int]:
+        """How many there are of each class, by head node."""
+        assert self._first is not None
+        counts, past = self._first[0].tolist(), len(self.past_nodes)
+        of_past = counts[past : 2 * past] if self.only_memory else counts[:past]
+        return dict(zip(self.nodes.tolist(), [*of_past, *counts[2 * past :]], strict=True))
+
+    @property
+    def about(self) -> str:
+        past, new = counted(len(self.past_nodes), "past class"), counted(len(self.new_nodes), "new class")
+        out = f" {counted(self.left_out, 'image')} in memory of new classes left out." if self.left_out else ""
+        kept = f"{int(self.kept.sum()):,} rehearsed"
+        return f"{past}, {counted(self.counts[0], 'image')}, {kept}; {new}, {counted(self.counts[1], 'image')}.{out}"
+
+    @property
+    def unknown_said(self) -> tuple[str, ...]:
+        if self.only_memory and KEPT in self._sources:
+            return ("SIC and CIC are unknown, not 0: past images are those in memory, so nothing is known of the others.",)
+        return super().unknown_said
+
+    def label(self, node: int) -> int:
+        by_node = {at: label for label, at in (self._node_by_label or {}).items()}
+        return by_node.get(node, node)
+
+    def node(self, label: int, otherwise: int) -> int:
+        return (self._node_by_label or {}).get(label, otherwise)
+
+    def look(self) -> None:
+        """Before the first probe: fetch a few images twice, and keep some to look at networks with."""
+        if self._few:
+            return
+        for part, source in self._sources.items():
+            source.check_steady()
+            inputs, _ = first_batch(source)
+            self._few[part] = inputs[:CHECKED].clone()
+        if self.loss is not None and not self.known:
+            self.survey()  # a loss is tried on every class that occurs, before it is used
+
+    def survey(self) -> None:
+        """Pass over everything without a network, to know the classes."""
+        for chunk in self.chunks():
+            for _ in chunk:
+                pass
+        self._compare()
+
+    def few(self, part: int = 0) -> Tensor:
+        self.look()
+        first = PAST if PAST in self._few else KEPT
+        return self._few[NEW if part else first].to(self.device)
+
+    def check_nodes(self, nodes: int, masked: tuple[int, ...] = ()) -> None:
+        self._head_nodes = nodes  # for the labels that are still to come
+        super().check_nodes(nodes, masked)
+
+    def chunks(self) -> Iterator[Iterable[Counted]]:
+        self._begin()
+        batches = self._batches()
+        for first in batches:
+            yield _until_full(first, batches)
+
+    def settled(self, sums: GradientSums) -> GradientSums:
+        order = self._compare()
+        if order is not None:
+            sums.arrange(order)
+        return sums
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What later passes are held against."""
+        if self._first is None:
+            return {}
+        memory = torch.tensor(self.memory, dtype=torch.long)
+        return {"past": self.past_nodes, "new": self.new_nodes, "memory": memory, "first": self._first}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        if not state:
+            return
+        past, new, memory, first = (state[name].cpu().long() for name in ("past", "new", "memory", "first"))
+        if first.shape != (2, 2 * len(past) + len(new)):
+            raise InputError(f"first has the shape {tuple(first.shape)}, expected {(2, 2 * len(past) + len(new))}. {_LOAD}")
+        self.memory = memory.tolist()
+        self._take(past, new, first)
+
+    def _begin(self) -> None:
+        """Another pass: nothing has been seen of it."""
+        self._seen = torch.zeros(2, self.groups, dtype=torch.long)
+        past, nodes = len(self.past_nodes), torch.cat([self.past_nodes, self.past_nodes, self.new_nodes]).tolist()
+        parts = [PAST] * past + [KEPT] * past + [NEW] * len(self.new_nodes)
+        if not self.known:
+            self.memory = []
+        self._group_of = {key: group for group, key in enumerate(zip(parts, nodes, strict=True))} if self.known else {}
+
+    def _batches(self) -> Iterator[Counted]:
+        for part, source in self._sources.items():
+            for inputs, labels in source:
+                nodes = nodes_of(labels, self._node_by_label, source.which)
+                self._check_labels(nodes, labels, source)
+                if part == KEPT and not self.known:
+                    self.memory += nodes.tolist()
+                groups = self._groups(part, nodes, source)
+                if bool((groups < 0).any()):
+                    counts = groups >= 0
+                    inputs, nodes, groups = inputs[counts.to(inputs.device)], nodes[counts], groups[counts]
+                size = batch_for(inputs[:1]) if len(nodes) else 1
+                for piece in zip(*(torch.split(each, size) for each in (inputs, nodes, groups)), strict=True):
+                    self._note(piece[0], piece[2])
+                    # The network may work in place, on what may be somebody's tensor.
+                    yield piece[0].to(self.device, copy=True), piece[1], piece[2]
+
+    def _check_labels(self, nodes: Tensor, labels: Tensor, source: Stream) -> None:
+        if self._head_nodes and int(nodes.max()) >= self._head_nodes:
+            at = int(nodes.argmax())
+            mapped = f", which nodes= maps to node {int(nodes[at])}" if self._node_by_label else ""
+            raise InputError(
+                f"{source.which}= gives label {int(labels[at])}{mapped}: that needs a head with {int(nodes[at]) + 1} nodes; it "
+                f"has {self._head_nodes}. Grow the head before the step begins, or map labels to nodes with nodes=."
+            )
+
+    def _groups(self, part: int, nodes: Tensor, source: Stream) -> Tensor:
+        """Where each image counts; -1 is left out. Of classes that were not seen before, in the first pass, anew."""
+        found, place = torch.unique(nodes, return_inverse=True)
+        groups = []
+        for node in found.tolist():
+            if (part, node) not in self._group_of:
+                if part == KEPT and (NEW, node) in self._group_of:
+                    groups.append(-1)
+                    continue
+                self._admit(part, node, source)
+            groups.append(self._group_of[part, node])
+        return torch.tensor(groups)[place]
+
+    def _admit(self, part: int, node: int, source: Stream) -> None:
+        if self.known:
+            raise InputError(
+                f"{source.which}= now gives images of class {self.label(node)}, and gave none at the first probe. Give the "
+                "same images each time; classes that are learned later are another step."
+            )
+        if part == NEW and (PAST, node) in self._group_of:
+            raise InputError(f"Class {self.label(node)} is both in past= and in new=. Give its images to one of the two.")
+        if part == KEPT and PAST in self._sources and (PAST, node) not in self._group_of:
+            raise InputError(
+                f"memory= has images of class {self.label(node)}, which is neither in past= nor in new=. past= are all "
+                "training images of the past classes, those in memory included."
+            )
+        self._group_of[part, node] = len(self._group_of)
+        self._seen = torch.cat([self._seen, torch.zeros(2, 1, dtype=torch.long)], dim=1)
+
+    def _note(self, inputs: Tensor, groups: Tensor) -> None:
+        self._seen[0].index_add_(0, groups, torch.ones_like(groups))
+        self._seen[1].index_add_(0, groups, fingerprints(inputs).cpu())
+
+    def _compare(self) -> list[int | None] | None:
+        """After a pass. The first: where each group of it belongs. Any other: that it gave the same images."""
+        if self._first is not None:
+            self._demand_same(self._first)
+            return None
+        past = sorted({node for part, node in self._group_of if part in (PAST, KEPT)})
+        new = sorted(node for part, node in self._group_of if part == NEW)
+        keys = [*((PAST, node) for node in past), *((KEPT, node) for node in past), *((NEW, node) for node in new)]
+        order = [self._group_of.get(key) for key in keys]
+        first = torch.zeros(2, len(order), dtype=torch.long)
+        for group, seen in enumerate(order):
+            if seen is not None:
+                first[:, group] = self._seen[:, seen]
+        self._take(torch.tensor(past, dtype=torch.long), torch.tensor(new, dtype=torch.long), first)
+        return order
+
+    def _take(self, past: Tensor, new: Tensor, first: Tensor) -> None:
+        self.past_nodes, self.new_nodes, self._first = past, new, first
+        counts = first[0].double()
+        self.kept = counts[len(past) : 2 * len(past)]
+        of_past = self.kept if self.only_memory else counts[: len(past)]
+        self.counts = (int(of_past.sum()), int(counts[2 * len(past) :].sum()))
+
+    def _demand_same(self, first: Tensor) -> None:
+        other = (self._seen != first).any(dim=0).nonzero()[:, 0].tolist()
+        if not other:
+            return
+        (part, node), (before, now) = list(self._group_of)[other[0]], (first[0, other[0]], self._seen[0, other[0]])
+        which = self._sources[part].which
+        images = f"{counted(int(now), 'image')}, before {int(before)}" if now != before else f"{counted(int(now), 'image')}"
+        remedy = (
+            "Give a copy of the memory as it is when the step begins."
+            if part == KEPT
+            else "Give them without augmentation, and with a sampler that passes over each image once."
+        )
+        raise InputError(
+            f"{which}= does not give the same images as at the first probe: others of class {self.label(node)} ({images}). "
+            f"The numbers would not be of the same data. {remedy}"
+        )
+
+
+_LOAD = "Load what state_dict() gave."
+
+
+def _until_full(first: Counted, others: Iterator[Counted]) -> Iterator[Counted]:
+    """Batches of about as many images as features are kept of."""
+    images = len(first[1])
+    yield first
+    while images < CHUNK and (batch := next(others, None)) is not None:
+        images += len(batch[1])
+        yield batch
+
+
+def fingerprints(inputs: Tensor) -> Tensor:
+    """[n] int64, of the bits of each image: a sum of these tells in any order whether the images are the same.
+
+    Words of 64 bits are weighted by their place, with the upper half folded into the lower, so that no bit is lost; then
+    mixed, so that values which change places between images are noticed."""
+    flat = inputs.detach().contiguous().flatten(1)
+    bits = flat if flat.dtype == torch.uint8 else flat.view(torch.uint8)
+    if bits.shape[1] % 8:
+        bits = torch.nn.functional.pad(bits, (0, -bits.shape[1] % 8))
+    words = bits.view(torch.int64)
+    found = ((words ^ (words >> 32)) * _weights(words.shape[1], words.device)).sum(dim=1)
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        found = (found ^ (found >> shift)) * factor
+    return found ^ (found >> 31)
+
+
+@lru_cache(maxsize=8)
+def _weights(words: int, device: torch.device) -> Tensor:
+    draws = torch.Generator().manual_seed(words)
+    return (torch.randint(-(2**62), 2**62, (words,), generator=draws) * 2 + 1).to(device)

@@ -1,0 +1,157 @@
+"""What a monitored step leaves in the store: the tables of a step, from what was measured and seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from forgetscope.measuring.sums import Sums
+from forgetscope.monitor.passes import Passes
+from forgetscope.store import TableName
+from forgetscope.store.observed import StoredObserved
+from forgetscope.store.tables import (
+    ClassFacts,
+    Indices,
+    Measurements,
+    Predictions,
+    class_table,
+    confusion_table,
+    pairs_table,
+    predictions_table,
+    probes_table,
+    rehearsal_table,
+)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What earlier steps of a monitor say of a class."""
+
+    introduced: int  # step
+    node: int
+    accuracy: float  # when it was learned; NaN if that was not evaluated
+
+
+def learned_before(steps: Iterable[StoredObserved]) -> dict[int, Learned]:
+    """By label. Of a class that was new twice, as after a training that broke off, the last time counts."""
+    found: dict[int, Learned] = {}
+    for step in steps:
+        table = step.table("classes", ["class_id", "head_node", "introduced_step", "accuracy_when_learned"]).to_pydict()
+        for label, node, introduced, accuracy in zip(*table.values(), strict=True):
+            if introduced == step.number or label not in found:
+                found[label] = Learned(introduced, node, np.nan if accuracy is None else accuracy)
+    return found
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Those that a step has seen, by label: the past ones, measured or not, then the new ones, each in the order of nodes."""
+
+    past: tuple[int, ...] = ()
+    new: tuple[int, ...] = ()
+    measured: tuple[int, ...] = ()  # of the past ones
+    nodes: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, passes: Passes, before: Mapping[int, Learned]) -> Classes:
+        if not passes.known:
+            return cls()
+        measured, new = ([passes.label(node) for node in part.tolist()] for part in (passes.past_nodes, passes.new_nodes))
+        nodes = dict(zip([*measured, *new], passes.nodes.tolist(), strict=True))
+        elsewhere = {label: known.node for label, known in before.items() if label not in nodes}
+        nodes |= {label: passes.node(label, node) for label, node in elsewhere.items()}
+        past = sorted([*measured, *elsewhere], key=lambda label: nodes[label])
+        return cls(tuple(past), tuple(new), tuple(measured), nodes)
+
+    @property
+    def seen(self) -> tuple[int, ...]:
+        return (*self.past, *self.new)
+
+
+def tables_of(
+    number: int,
+    classes: Classes,
+    passes: Passes,
+    sums: Sums,
+    predictions: Predictions | None,
+    names: Mapping[int, str],
+    before: Mapping[int, Learned],
+    why_unweighted: str | None,
+) -> dict[TableName, pa.Table]:
+    """sums: weighted; why_unweighted: if alpha is not known."""
+    seen, past = classes.seen, len(classes.past)
+    if not seen:
+        return {}
+    confusion = np.zeros((len(seen), len(seen)), np.int64) if predictions is None else predictions.confusion(len(seen))
+    measured = _measurements(sums, classes, passes, why_unweighted)
+    tested = confusion.sum(axis=1)
+    accuracy = np.diag(confusion) / np.where(tested > 0, tested, np.nan)
+    known = [before.get(label, Learned(1, 0, np.nan)) for label in classes.past]
+    images = passes.images
+    facts = ClassFacts(
+        ids=seen,
+        names=[names.get(label, str(label)) for label in seen],
+        introduced=[*(one.introduced for one in known), *[number] * len(classes.new)],
+        train_images=[images.get(classes.nodes[label], 0) for label in seen],
+        when_learned=np.array([*(one.accuracy for one in known), *accuracy[past:]]),
+        accuracy=accuracy,
+        nodes=[classes.nodes[label] for label in seen],
+    )
+    rehearsal = _rehearsal(classes, passes)
+    return {
+        "classes": class_table(facts, rehearsal, measured, "no images of past classes were given"),
+        **probe_tables(measured, classes),
+        "rehearsal": rehearsal_table(rehearsal),
+        "confusion": confusion_table(confusion, seen),
+        "predictions": predictions_table(predictions, seen),
+    }
+
+
+def probe_tables(measured: Measurements | None, classes: Classes) -> dict[TableName, pa.Table]:
+    pairs = pairs_table(measured, classes.seen, len(classes.past))
+    return {"probes": probes_table(measured, classes.past), "pairs": pairs}
+
+
+def _rehearsal(classes: Classes, passes: Passes) -> dict[int, Indices]:
+    memory = np.array(passes.memory, np.int64)
+    return {label: np.flatnonzero(memory == classes.nodes[label]) for label in classes.past}
+
+
+def _measurements(sums: Sums, classes: Classes, passes: Passes, why_unweighted: str | None) -> Measurements | None:
+    """Of all past classes; those without images are missing."""
+    if sums.pairs is None:
+        return None
+    at = np.array([classes.past.index(label) for label in classes.measured], np.int64)
+    found = Measurements(**sums.arrays())
+    columns = np.concatenate([at, len(classes.past) + np.arange(len(classes.new))])
+    past, sources = len(classes.past), len(classes.seen)
+    pairs = np.full((past, sources), np.nan)
+    pairs[np.ix_(at, columns)] = found.pairs
+    unknown: list[str | None] = ["no image of it was given"] * past
+    for c, kept in zip(at.tolist(), passes.kept.tolist(), strict=True):
+        unknown[c] = why_unweighted or _unknown(kept, passes.only_memory)
+    return replace(
+        found,
+        values=_spread(found.values, at, past),
+        totals=_spread(found.totals, at, past),
+        log_sim=_spread(found.log_sim, at, past),
+        pairs=pairs,
+        unknown=unknown,
+    )
+
+
+def _unknown(kept: float, only_memory: bool) -> str | None:
+    if only_memory:
+        return "SIC and CIC are unknown: past images are those in memory"
+    return None if kept else "SIC is unknown: no image of it is stored"
+
+
+def _spread(values: NDArray[np.float64], at: Sequence[int] | Indices, past: int) -> NDArray[np.float64]:
+    """Along the last axis, to these places among all past classes."""
+    whole = np.full((*values.shape[:-1], past), np.nan)
+    whole[..., at] = values
+    return whole

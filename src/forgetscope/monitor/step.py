@@ -1,0 +1,419 @@
+"""One step of somebody's own training, watched: a probe on entry and after each epoch, accuracies at the end, and a record."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from forgetscope.characters import counted
+from forgetscope.errors import ForgetscopeError, InputError
+from forgetscope.learning.environment import environment
+from forgetscope.measuring.coefficients import Coefficients
+from forgetscope.measuring.forgetting import forgetting, forgetting_range
+from forgetscope.measuring.gradients import Loss
+from forgetscope.measuring.heads import unwrapped
+from forgetscope.measuring.measurement import html_of, measure
+from forgetscope.measuring.sums import Sums
+from forgetscope.measuring.watching import kind_of, logits_of, undisturbed
+from forgetscope.monitor.evaluation import evaluate
+from forgetscope.monitor.passes import Passes
+from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
+from forgetscope.monitor.risk import AtRisk, at_risk
+from forgetscope.monitor.streams import Data, Stream
+from forgetscope.monitor.weighting import Alpha, weighted
+from forgetscope.store import Store
+from forgetscope.store.observed import ObservedRecord, Settings, commit_observed, write_running
+from forgetscope.store.tables import Predictions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Log = Callable[[dict[str, float], int], object]
+STATE = {"number", "epoch", "head_nodes", "network", "incomplete", "said", "batches", "sums", "passes"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a monitor says of all of its steps."""
+
+    store: Store
+    name: str
+    settings: Settings
+    names: Mapping[int, str]
+    strict: bool
+    log: Log | None
+    tell: Callable[[str], object] | None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a step is given: as `Monitor.step` describes it."""
+
+    network: nn.Module
+    past: Data | None
+    memory: Data | None
+    new: Data
+    alpha: object
+    nodes: Mapping[int, int] | None
+    loss: Loss | None
+    head: nn.Module | None
+
+
+def _guarded(method: Callable[Concatenate[MonitoredStep, P], T]) -> Callable[Concatenate[MonitoredStep, P], T | None]:
+    """Whatever fails in here does not end the training: it is told once, and nothing more is done. Strict: it is raised."""
+
+    @wraps(method)
+    def call(self: MonitoredStep, /, *args: P.args, **named: P.kwargs) -> T | None:
+        if self.incomplete is not None or self.is_elsewhere:
+            return None
+        try:
+            return method(self, *args, **named)
+        except Exception as error:  # anything: this is not what the training is about
+            self._fail(error)
+            if self._told.strict:
+                raise
+            return None
+
+    return call
+
+
+class MonitoredStep:
+    """Made by `Monitor.step`; a context manager, whose block is the training of the step."""
+
+    def __init__(self, told: Told, given: Given, number: int, state: Mapping[str, Any] | None) -> None:
+        self.number, self.epoch = number, 0
+        self.incomplete: str | None = None
+        self._told, self._given = told, given
+        self._state = state
+        self._is_open = self._is_closed = False
+        self._raw = Sums()
+        self._before: dict[int, Learned] = {}
+        self._classes = Classes()
+        self._predictions: Predictions | None = None
+        self._said: tuple[str, ...] = ()
+        self._also: list[str] = []
+        self._head_nodes, self._network = 0, kind_of(given.network)
+        self._began, self._probe_seconds, self._earlier_probes = time.monotonic(), 0.0, 0
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Of several processes that train together the first one observes."""
+        distributed = torch.distributed
+        return distributed.is_available() and distributed.is_initialized() and distributed.get_rank() > 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_open and not self._is_closed
+
+    def open(self) -> Self:
+        """The probe before training; `with` does this."""
+        self._open()
+        return self
+
+    @_guarded
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        self._is_open = True
+        given, earlier = self._given, self._told.store.observed(self._told.name)
+        self._before = learned_before(step for step in earlier if step.number < self.number)
+        self._earlier_probes = sum(int(step.info["epochs"]) + 1 for step in earlier if step.number < self.number)
+        nodes = _checked_nodes(given.nodes)
+        sources = {"past": given.past, "memory": given.memory, "new": given.new}
+        past, memory, new = (None if data is None else Stream(which, data) for which, data in sources.items())
+        if new is None:
+            raise InputError("new= is None. Give the training images of the new classes.")
+        self._alpha = Alpha(given.alpha, rehearsing=memory is not None)
+        self._passes = Passes(past, memory, new, nodes=nodes, loss=given.loss, names=self._told.names)
+        if self._state is not None:
+            self._take_over(self._state)
+        else:
+            self._probe()
+
+    @_guarded
+    def epoch_ended(self) -> None:
+        """One probe."""
+        self._demand_open()
+        self.epoch += 1
+        self._probe()
+
+    @_guarded
+    def batch(self, labels: object) -> None:
+        """Of one batch of the training: where alpha was not given, it is the share of past classes in these."""
+        self._demand_open()
+        self._alpha.count(labels, self._classes.past, self._classes.new)
+
+    @_guarded
+    def evaluate(self, test: Data) -> None:
+        """Accuracy per class on test images, and so forgetting from the second step on. To be called when training is done."""
+        self._demand_open()
+        classes = self._classes
+        found, left_out = evaluate(self._given.network, Stream("test", test), classes.seen, len(classes.past), classes.nodes)
+        self._predictions = found
+        if left_out:
+            self._also = [f"{counted(left_out, 'test image')} of classes not seen so far left out."]
+        frame = self.to_frame()
+        fg = frame["forgetting"].to_numpy(dtype=np.float64)
+        known = fg[np.isfinite(fg)]
+        means = {"accuracy": float((found.true == found.predicted).mean())}
+        if len(known):
+            means |= {"mean_forgetting": float(known.mean()), "fg_r": forgetting_range(known)}
+        self._log(means)
+
+    def at_risk(self, most: int = 5) -> AtRisk:
+        """The past classes most at risk by what was measured so far, with rank, trend and cause."""
+        return self._at_risk(most) or AtRisk(())
+
+    @_guarded
+    def _at_risk(self, most: int) -> AtRisk | None:
+        if not len(self._raw):
+            return None
+        classes = self._classes
+        sources = (*classes.measured, *classes.new)
+        return at_risk(self._raw, self.sums, classes.measured, sources, self._told.names, most)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Keep the step in the store; `with` does this. error: what ended the training before its time."""
+        if self._is_closed or not self._is_open or self.is_elsewhere:
+            return
+        self._is_closed = True
+        if error is not None and self.incomplete is None:
+            self.incomplete = f"The training ended early: {type(error).__name__}: {str(error)[:1000]}".rstrip(": ")
+        try:
+            commit_observed(self._told.store, self._record("done" if self.incomplete is None else "incomplete"))
+        except Exception as failure:  # anything, as in `_guarded`
+            first = self.incomplete is None
+            self._fail(failure, told=first)
+            if self._told.strict and error is None:
+                raise
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close(error)
+
+    @property
+    def alpha(self) -> float | None:
+        """The share of rehearsal in a batch, as far as it is known now."""
+        return self._alpha.value if hasattr(self, "_alpha") else None
+
+    @property
+    def sums(self) -> Sums:
+        """What the probes so far add up to, weighted by alpha as it is known now."""
+        return weighted(self._raw, self.alpha)
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """SIC, CIC, NIC and ALL-NIC so far, in the order of `past`; missing while alpha is not known."""
+        if not len(self._raw):
+            return Coefficients(*torch.empty(4, 0, dtype=torch.float64))
+        return self.sums.coefficients
+
+    @property
+    def past(self) -> tuple[int, ...]:
+        """Labels of the past classes that are measured."""
+        return self._classes.measured
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per past class, named by its label: name, sums of its terms, images that are stored; then its accuracies."""
+        import pandas as pd
+
+        classes, frame = self._classes, pd.DataFrame(index=pd.Index(list(self._classes.past), name="label"))
+        frame["name"] = [self._told.names.get(label, str(label)) for label in classes.past]
+        if len(self._raw):
+            sums = self.sums.to_frame()
+            sums.index = pd.Index(list(classes.measured), name="label")
+            frame = frame.join(sums)
+            frame["stored"] = pd.Series(self._passes.kept.numpy().astype(int), index=sums.index)
+        if self._predictions is not None:
+            confusion = self._predictions.confusion(len(classes.seen))
+            images = confusion.sum(axis=1)
+            accuracy = (np.diag(confusion) / np.where(images > 0, images, np.nan))[: len(classes.past)]
+            learned = [self._before[label].accuracy if label in self._before else np.nan for label in classes.past]
+            frame["accuracy_when_learned"], frame["accuracy"] = learned, accuracy
+            frame["forgetting"] = forgetting(np.array(learned), accuracy)
+        return frame
+
+    def __repr__(self) -> str:
+        return f"MonitoredStep({' '.join(self._sentences())})"
+
+    def _repr_html_(self) -> str:
+        return html_of(self._sentences(), self.to_frame() if self._classes.past else None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain tensors, numbers and texts, for your own checkpoint."""
+        ready = self._is_open and hasattr(self, "_passes")
+        return {
+            "number": self.number,
+            "epoch": self.epoch,
+            "head_nodes": self._head_nodes,
+            "network": self._network,
+            "incomplete": self.incomplete or "",
+            "said": list(self._said),
+            "batches": self._alpha.counts.cpu() if ready else torch.zeros(4, dtype=torch.long),
+            "sums": self._raw.state_dict(),
+            "passes": self._passes.state_dict() if ready else {},
+        }
+
+    @_guarded
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave. Before the step is opened: then there is no probe on entry."""
+        _check_state(state)
+        if self._is_open:
+            self._take_over(state)
+        else:
+            self._state = state
+
+    def _take_over(self, state: Mapping[str, Any]) -> None:
+        _check_state(state)
+        passes = state["passes"]
+        self._passes.load_state_dict(passes)
+        self._classes = Classes.of(self._passes, self._before)
+        raw = self._empty_sums() if passes else Sums()
+        raw.load_state_dict(state["sums"])
+        self._raw, self.epoch = raw, int(state["epoch"])
+        self._head_nodes, self._network, self._said = int(state["head_nodes"]), str(state["network"]), tuple(state["said"])
+        self._alpha.counts = state["batches"].cpu().long()
+        self.incomplete = state["incomplete"] or None
+
+    def _probe(self) -> None:
+        network, passes = self._given.network, self._passes
+        with self._timed():
+            passes.device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+            if self._measures:
+                measurement = measure(network, passes, head=self._given.head)
+                self._classes = Classes.of(passes, self._before)
+                if not len(self._raw):
+                    self._raw = self._empty_sums()
+                self._raw.add_probe(measurement, self.epoch)
+                self._head_nodes, self._said = measurement.head_nodes, measurement.said
+            elif not passes.known:
+                self._look_at_new()
+        write_running(self._told.store, self._record("running"))
+        totals = self.coefficients
+        found = {name: getattr(totals, name) for name in ("sic", "cic", "nic")}
+        known = {name: values[values.isfinite()] for name, values in found.items()}
+        means = {f"mean_{name}": float(values.mean()) for name, values in known.items() if len(values)}
+        self._log(means | {f"worst_{name}": float(values.max()) for name, values in known.items() if len(values)})
+        if self._told.tell is not None and self._measures and self.epoch:
+            self._told.tell(f"Epoch {self.epoch}. {self.at_risk()!r}")
+
+    @property
+    def _measures(self) -> bool:
+        return self._given.past is not None or self._given.memory is not None
+
+    def _look_at_new(self) -> None:
+        """A step without images of past classes: only what is new is known."""
+        network, passes = self._given.network, self._passes
+        with undisturbed(network):
+            run = unwrapped(network)
+            logits = logits_of(run(passes.few(1)), kind_of(run))
+            passes.check_nodes(logits.shape[1])
+            passes.survey()
+        self._head_nodes = logits.shape[1]
+        self._classes = Classes.of(passes, self._before)
+        self._said = (f"{passes.about} Nothing is measured without images of past classes.",)
+
+    def _empty_sums(self) -> Sums:
+        return Sums(tuple(self._passes.past_nodes.tolist()))
+
+    def _record(self, status: str) -> ObservedRecord:
+        told, passes = self._told, getattr(self, "_passes", None)
+        weight = self._alpha if passes is not None and self._measures else None
+        tables: dict[Any, Any] = {}
+        if passes is not None:
+            why = None if weight is None or weight.value is not None else "alpha is unknown: no batch was told"
+            of = (self.number, self._classes, passes, self.sums, self._predictions, told.names, self._before, why)
+            tables = tables_of(*of)
+            if status == "running":
+                tables = {name: tables[name] for name in ("probes", "pairs") if name in tables}
+        past = "none" if not len(self._raw) else "memory" if self._passes.only_memory else "all"
+        seconds = {"seconds": round(time.monotonic() - self._began, 3), "probe_seconds": round(self._probe_seconds, 3)}
+        device = next((parameter.device.type for parameter in self._given.network.parameters()), "cpu")
+        return ObservedRecord(
+            name=told.name,
+            number=self.number,
+            status=status,
+            reason=self.incomplete if status == "incomplete" else None,
+            settings=told.settings,
+            alpha=None if weight is None else weight.value,
+            alpha_from=None if weight is None else weight.source,
+            past=past,
+            epochs=self.epoch,
+            network=self._network,
+            head_nodes=self._head_nodes,
+            said=self._sentences()[1:],
+            environment={"device": device, "threads": torch.get_num_threads(), **environment()},
+            timings=seconds,
+            tables=tables,
+        )
+
+    def _sentences(self) -> tuple[str, ...]:
+        probes = f"{self._told.name}/{self.number}: {counted(len(self._raw), 'probe')}, {counted(self.epoch, 'epoch')}."
+        incomplete = (f"Incomplete: {self.incomplete}",) if self.incomplete else ()
+        weight = (self._alpha.said,) if len(self._raw) else ()
+        return (probes, *incomplete, *self._said, *weight, *self._also)
+
+    def _log(self, values: dict[str, float]) -> None:
+        finite = {f"forgetscope/{name}": value for name, value in values.items() if np.isfinite(value)}
+        if self._told.log is not None and finite:
+            self._told.log(finite, self._earlier_probes + self.epoch)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        begin = time.monotonic()
+        yield
+        self._probe_seconds += time.monotonic() - begin
+
+    def _demand_open(self) -> None:
+        if not self._is_open or self._is_closed:
+            when = "has ended" if self._is_closed else "has not begun"
+            raise InputError(f"Step {self._told.name}/{self.number} {when}. Use it in `with monitor.step(...) as step:`.")
+
+    def _fail(self, error: Exception, told: bool = True) -> None:
+        """Told once."""
+        why = str(error) if isinstance(error, ForgetscopeError) else f"{type(error).__name__}: {error}"
+        self.incomplete = self.incomplete or why[:5000]
+        if self._told.strict or not told:
+            return
+        message = (
+            f"forgetscope: {why} The training goes on, and step {self._told.name}/{self.number} is incomplete: nothing more is "
+            "measured in it. fs.Monitor(..., strict=True) raises instead."
+        )
+        try:
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+        except Warning:  # where warnings are errors; that is not to end the training either
+            print(message, file=sys.stderr)
+
+
+def _checked_nodes(nodes: Mapping[int, int] | None) -> dict[int, int] | None:
+    if nodes is None:
+        return None
+    if not isinstance(nodes, Mapping):
+        raise InputError(f"nodes = {nodes!r:.60} is no mapping. Give {{label: head node}}.")
+    found = {int(label): int(node) for label, node in nodes.items()}
+    twice = [node for node in found.values() if list(found.values()).count(node) > 1]
+    if twice:
+        raise InputError(f"nodes= maps two labels to node {twice[0]}. Each class has a node of its own.")
+    if min(found.values(), default=0) < 0:
+        raise InputError(f"nodes= maps a label to node {min(found.values())}. Nodes are counted from 0.")
+    return found
+
+
+def _check_state(state: Mapping[str, Any]) -> None:
+    names = set(state) if isinstance(state, Mapping) else {type(state).__name__}
+    if names != STATE or not isinstance(state["batches"], Tensor) or not isinstance(state["passes"], Mapping):
+        raise InputError(f"{sorted(map(str, names))} is not the state of a step. Load what step.state_dict() gave.")

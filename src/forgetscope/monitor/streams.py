@@ -1,0 +1,206 @@
+"""Data as people have them: a pair of tensors, a `Dataset`, a `DataLoader` or a function, passed over batch by batch.
+
+To be passed over within `watching.undisturbed`: a loader draws from the global random stream. What comes out is what the
+network eats; nothing is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
+
+from forgetscope.characters import counted
+from forgetscope.errors import ForgetscopeError, InputError
+from forgetscope.measuring.all_layers import Batch
+from forgetscope.measuring.probe_data import CHECKED, batch_for, images_and_labels
+
+Data = Any  # one of: (inputs, labels), Dataset, DataLoader, function that returns an iterator of batches
+INPUTS, LABELS = ("pixel_values", "inputs", "images"), ("labels", "label")  # keys of batches that are mappings
+TAKEN = "Give a pair of tensors, a Dataset, a DataLoader, or a function that returns an iterator of (inputs, labels)."
+
+
+class Stream:
+    """One of a step's data: `which` is its name in what is told about it."""
+
+    def __init__(self, which: str, data: Data) -> None:
+        self.which = which
+        self._data = data
+        self._batches = self._way_to_pass()
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Inputs, and labels as int64 on the CPU, of all images once."""
+        images = 0
+        for batch in self._passed():
+            inputs, labels = self._inputs_and_labels(batch)
+            self._check_finite(inputs, labels, images)
+            images += len(labels)
+            if len(labels):
+                yield inputs, labels
+        if not images:
+            raise InputError(f"{self.which}= gives no images. Give those of at least one class, or leave {self.which}= out.")
+
+    def check_steady(self) -> None:
+        """That a few items of a data set are the same when they are fetched again: what is random is found here."""
+        data: Any = self._data.dataset if isinstance(self._data, DataLoader) else self._data
+        if not _is_map(data) or not len(data):
+            return
+        for i in {round(at) for at in np.linspace(0, len(data) - 1, CHECKED)}:
+            one, other = (_first_of(self._own_code(partial(data.__getitem__, i))) for _ in range(2))
+            if not _same(one, other):
+                raise InputError(
+                    f"{self.which}= gives something else when image {i} is fetched again: it is augmented, or random. "
+                    "Give the images as you evaluate on them, without augmentation."
+                )
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return f"The inputs of {self.which}=", f"The labels of {self.which}="
+
+    def _passed(self) -> Iterator[object]:
+        """The batches, whatever fails on the way told as somebody else's."""
+        batches = iter(self._own_code(self._batches))
+        end = object()
+        while (batch := self._own_code(lambda: next(batches, end))) is not end:
+            yield batch
+
+    def _own_code(self, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except ForgetscopeError:
+            raise
+        except Exception as error:  # anything: this is a user's code
+            told = " ".join(str(error).split())[:300].removesuffix(".")
+            raise InputError(
+                f"{self.which}= cannot be passed over ({type(error).__name__}: {told}). Give what your training loop takes."
+            ) from error
+
+    def _way_to_pass(self) -> Callable[[], Iterable[object]]:
+        """Checked as far as that is possible before anything is read."""
+        which, data = self.which, self._data
+        if isinstance(data, DataLoader):
+            self._check_loader(data)
+            return lambda: data
+        if isinstance(data, Dataset) or (_is_map(data) and not isinstance(data, Sequence | Mapping | Tensor | np.ndarray)):
+            return lambda: self._loader_of(data)
+        if isinstance(data, tuple | list) and len(data) == 2:
+            images, labels = images_and_labels(data[0], data[1], self._names)
+            size = batch_for(images)
+            return lambda: zip(torch.split(images, size), torch.split(labels, size), strict=True)
+        if callable(data):
+            return self._from_function
+        if isinstance(data, Iterator):
+            raise InputError(
+                f"{which}= is a {type(data).__name__}, which can be passed over only once. Give a function that returns it."
+            )
+        if not isinstance(data, Iterable) or isinstance(data, list | tuple | Mapping | Tensor | np.ndarray | str):
+            of = f" of {len(data)}" if isinstance(data, list | tuple) else ""
+            raise InputError(f"{which}= is a {type(data).__name__}{of}. {TAKEN}")
+        return lambda: data
+
+    def _from_function(self) -> Iterable[object]:
+        batches = self._data()
+        if not isinstance(batches, Iterable):
+            raise InputError(f"{self.which}= is a function that returns {type(batches).__name__}. {TAKEN}")
+        return batches
+
+    def _loader_of(self, data: Dataset[object]) -> Iterable[object]:
+        if isinstance(data, IterableDataset):
+            return DataLoader(data, batch_size=64)
+        first = _first_of(data[0]) if len(data) else None  # type: ignore[arg-type]
+        size = batch_for(first[None]) if isinstance(first, Tensor) else 64
+        return DataLoader(data, batch_size=size) if len(data) else ()  # type: ignore[arg-type]
+
+    def _check_loader(self, loader: DataLoader[object]) -> None:
+        batches = loader.batch_sampler
+        sampler: Any = getattr(batches, "sampler", loader.sampler)
+        size = getattr(batches, "batch_size", None) if batches is not None else loader.batch_size
+        told = f"{self.which}= is a DataLoader"
+        if getattr(batches, "drop_last", loader.drop_last) and size and hasattr(sampler, "__len__") and len(sampler) % size:
+            raise InputError(
+                f"{told} with drop_last=True, which leaves out {len(sampler) % size} of {len(sampler)} images, others each "
+                "time. Give one with drop_last=False."
+            )
+        if getattr(sampler, "replacement", False):
+            raise InputError(
+                f"{told} whose {type(sampler).__name__} draws with replacement: some images come twice, others not at all. "
+                "Give one that passes over each image once."
+            )
+        if isinstance(sampler, DistributedSampler) and sampler.num_replicas > 1:
+            raise InputError(
+                f"{told} whose DistributedSampler gives each of {sampler.num_replicas} processes a part of the images. Give "
+                "one that passes over all of them."
+            )
+
+    def _inputs_and_labels(self, batch: object) -> Batch:
+        found: tuple[object, object] | None = None
+        if isinstance(batch, Mapping):
+            keys = [next((key for key in known if key in batch), None) for known in (INPUTS, LABELS)]
+            found = (batch[keys[0]], batch[keys[1]]) if None not in keys else None
+        elif isinstance(batch, tuple | list) and len(batch) >= 2:
+            found = (batch[0], batch[1])
+        if found is None:
+            keyed = f" of {', '.join(map(str, list(batch)[:4]))}" if isinstance(batch, Mapping) else ""
+            raise InputError(
+                f"{self.which}= gives batches that are a {type(batch).__name__}{keyed}. Give (inputs, labels), whatever else "
+                f'follows, or a mapping with "{INPUTS[0]}" or "{INPUTS[1]}" and "{LABELS[0]}".'
+            )
+        return images_and_labels(*found, self._names)
+
+    def _check_finite(self, inputs: Tensor, labels: Tensor, before: int) -> None:
+        if not inputs.is_floating_point() or bool(inputs.sum().isfinite()):
+            return  # a sum costs next to nothing; it may also be too large for its type
+        odd = (~inputs.isfinite().flatten(1).all(dim=1)).nonzero()
+        if len(odd):
+            at = int(odd[0])
+            raise InputError(
+                f"Image {before + at} of {self.which}=, of class {int(labels[at])}, is not finite. Mend it or leave it out."
+            )
+
+    def __repr__(self) -> str:
+        return f"{self.which}: {type(self._data).__name__}"
+
+
+def first_batch(source: Stream) -> Batch:
+    """To look at; a loader's workers end with it."""
+    for batch in source:
+        return batch
+    raise AssertionError("a stream without images says so itself")
+
+
+def nodes_of(labels: Tensor, nodes: Mapping[int, int] | None, which: str) -> Tensor:
+    """Head nodes of a batch's labels; nodes: by label, where these are not the same."""
+    if nodes is None:
+        return labels
+    found, place = torch.unique(labels, return_inverse=True)
+    missing = [label for label in found.tolist() if label not in nodes]
+    if missing:
+        raise InputError(
+            f"{which}= gives label {missing[0]}, and nodes= has no head node for it. It names "
+            f"{counted(len(nodes), 'label')}: {str(sorted(nodes))[:100]}."
+        )
+    return torch.tensor([nodes[label] for label in found.tolist()])[place]
+
+
+def _is_map(data: object) -> bool:
+    return hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, tuple | list)
+
+
+def _first_of(item: object) -> object:
+    """The input of one item of a data set."""
+    if isinstance(item, Mapping):
+        return next((item[key] for key in INPUTS if key in item), None)
+    return item[0] if isinstance(item, tuple | list) and item else None
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.shape == other.shape and bool(((one == other) | (one != one)).all())
+    if hasattr(one, "__array_interface__"):  # arrays and pictures
+        return np.array_equal(np.asarray(one), np.asarray(other))
+    return True

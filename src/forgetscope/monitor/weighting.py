@@ -1,0 +1,82 @@
+"""alpha, the share of rehearsal in a batch: given, or counted from the batches of the training; never assumed.
+
+What is measured is linear in it, so terms are measured with a half of each and weighted when alpha is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from forgetscope.characters import counted
+from forgetscope.errors import InputError
+from forgetscope.measuring.quantities import QUANTITIES
+from forgetscope.measuring.sums import Sums
+
+REHEARSED, ADDED = ("sic", "cic"), ("nic", "all_nic")  # what alpha weighs, and what the rest of a batch does
+
+
+class Alpha:
+    """given: by the user. rehearsing: whether there is a memory; without one nothing is rehearsed, and alpha is 0."""
+
+    def __init__(self, given: object, rehearsing: bool) -> None:
+        known = isinstance(given, Real) and not isinstance(given, bool)
+        if given is not None and not (known and (0 < given < 1 or (given == 0 and not rehearsing))):  # type: ignore[operator]
+            raise InputError(
+                f"alpha = {given!r} is not between 0 and 1: it is the share of rehearsal images in a batch. Leave it out and "
+                "call step.batch(labels) in the loop to have it counted."
+            )
+        self._given = None if given is None else float(given)  # type: ignore[arg-type]
+        self._rehearsing = rehearsing
+        self.counts = torch.zeros(4, dtype=torch.long)  # images of past classes, of new classes, of any; batches
+
+    def count(self, labels: object, past: Sequence[int], new: Sequence[int]) -> None:
+        """One batch. Nothing waits for a GPU here: what a batch held is looked at when alpha is asked for."""
+        found = torch.as_tensor(labels).detach().flatten()
+        of_past, of_new = (torch.isin(found, torch.tensor(list(ids), device=found.device)).sum() for ids in (past, new))
+        batch = torch.stack([of_past, of_new, torch.full_like(of_past, len(found)), torch.ones_like(of_past)])
+        self.counts = self.counts.to(batch.device) + batch
+
+    @property
+    def value(self) -> float | None:
+        """None: nobody can know."""
+        past, new, *_ = self.counts.tolist()
+        if self._given is not None:
+            return self._given
+        return past / (past + new) if past + new else None if self._rehearsing else 0.0
+
+    @property
+    def source(self) -> str | None:
+        if self.value is None:
+            return None
+        return "batches" if self._given is None and int(self.counts[3]) else "given"
+
+    @property
+    def said(self) -> str:
+        past, new, images, batches = self.counts.tolist()
+        others = f" ({images - past - new:,} of them of classes of neither)" if images > past + new else ""
+        told = f"{counted(batches, 'batch/batches')} of {counted(images, 'image')}{others}"
+        if self.value is None:
+            return "Alpha is unknown, because no batch was told, so terms are missing: give alpha=, or call step.batch(labels)."
+        if self._given is None:
+            return f"Alpha {self.value:.4g}, counted in {told}." if batches else "Nothing is rehearsed: alpha is 0."
+        other = past / (past + new) if past + new else self._given
+        beside = f"; {told} had {other:.4g}" if abs(other - self._given) > 0.01 else ""
+        return f"Alpha {self._given:g}, given{beside}."
+
+
+def weighted(sums: Sums, alpha: float | None) -> Sums:
+    """Sums of terms that were measured with a half of each, as they are with this alpha; without one they are missing."""
+    rehearsed = torch.nan if alpha is None else 2 * alpha
+    added = torch.nan if alpha is None else 2 * (1 - alpha)
+    weights = dict.fromkeys(REHEARSED, rehearsed) | dict.fromkeys(ADDED, added)
+    factors = torch.tensor([weights.get(name, 1.0) for name in QUANTITIES], dtype=torch.float64)[:, None]
+    values = [probe * factors for probe in sums.values]
+    pairs: Tensor | None = None
+    if sums.pairs is not None:
+        past, columns = sums.pairs.shape
+        pairs = sums.pairs * torch.tensor([rehearsed] * past + [added] * (columns - past), dtype=torch.float64)
+    return Sums(sums.nodes, list(sums.iterations), values, pairs, sums.log_sim, sums.names, sums.head_nodes)
