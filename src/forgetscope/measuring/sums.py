@@ -79,7 +79,7 @@ class Sums:
         if self.head_nodes not in (0, measurement.head_nodes):
             raise InputError(
                 f"The head has {measurement.head_nodes} nodes and had {self.head_nodes} at the first probe: this is "
-                "another step. Begin one, with what is past and new now."
+                "another step. Make a probe or a step for it, with what is past and new now."
             )
         self.head_nodes = measurement.head_nodes
         self.add(measurement, iteration)
