@@ -2,5 +2,6 @@
 
 `monitor` is what is opened, `step` one step of it while it trains: probes, accuracies, the record. Data in any form are taken
 by `streams` and measured on in `passes`, never held; `weighting` knows the share of rehearsal, `risk` which classes are being
-lost, `evaluation` what is predicted; `record` makes the tables that are kept.
+lost, `evaluation` what is predicted; `record` makes the tables that are kept, and
+`trackers` say where series of numbers go.
 """

@@ -11,7 +11,8 @@ from torch import nn
 
 from forgetscope.errors import InputError
 from forgetscope.measuring.gradients import Loss
-from forgetscope.monitor.step import Given, Log, MonitoredStep, Told
+from forgetscope.monitor.step import Given, MonitoredStep, Told
+from forgetscope.monitor.trackers import tracker
 from forgetscope.monitor.streams import Data
 from forgetscope.store import Store
 from forgetscope.store.observed import MONITOR, Settings, StoredObserved
@@ -21,8 +22,9 @@ class Monitor:
     """Watches the steps of a training that is not forgetscope's, and keeps them in a store; opened again, it continues.
 
     settings: what you want to tell trainings apart by, {"lr": 0.1}; names: of classes by label. log: a function of
-    {series: value} and the count of epochs, or something with such a `log`; tell: a function of a text, such as print, which is
-    given the classes at risk after each epoch. strict: errors of the monitor are raised; otherwise they never end the training.
+    {series: value} and the count of epochs, or a run, writer or logger (`trackers`); tell: a function of a text, such as print,
+    which is given the classes at risk after each epoch. strict: errors of the monitor are raised; otherwise they never end the
+    training.
 
     >>> import torch, forgetscope as fs
     >>> draws = torch.Generator().manual_seed(0)
@@ -51,7 +53,7 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         settings: Settings | None = None,
         names: Mapping[int, str] | None = None,
         strict: bool = False,
-        log: Log | Any = None,
+        log: Any = None,
         tell: Callable[[str], object] | None = None,
     ) -> None:
         if not isinstance(name, str) or not MONITOR.fullmatch(name):
@@ -61,7 +63,9 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         self.name = name
         self.store = store if isinstance(store, Store) else Store(store)
         self.store.prepare()
-        self._told = Told(self.store, name, _settings(settings), _names(names), bool(strict), _log(log), tell)
+        self._told = Told(
+            self.store, name, _settings(settings), _names(names), bool(strict), None if log is None else tracker(log), tell
+        )
         self._running: MonitoredStep | None = None
         self._state: Mapping[str, Any] | None = None
 
@@ -132,12 +136,3 @@ def _names(names: Mapping[int, str] | None) -> dict[int, str]:
     if odd:
         raise InputError(f"names has {odd[0]!r}, which is no label. Give {{label: name}}, or a list.")
     return {int(label): str(name) for label, name in given.items()}
-
-
-def _log(log: Any) -> Log | None:
-    found = log if log is None or callable(log) else getattr(log, "log", None)
-    if found is not None and not callable(found):
-        found = None
-    if log is not None and found is None:
-        raise InputError(f"log = {log!r:.60} is no function of values and a step, and has no `log`. Pass one.")
-    return found

@@ -30,6 +30,7 @@ from forgetscope.monitor.passes import Passes
 from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
 from forgetscope.monitor.risk import AtRisk, at_risk
 from forgetscope.monitor.streams import Data, Stream
+from forgetscope.monitor.trackers import Log
 from forgetscope.monitor.weighting import Alpha, weighted
 from forgetscope.store import Store
 from forgetscope.store.observed import ObservedRecord, Settings, commit_observed, write_running
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Log = Callable[[dict[str, float], int], object]
 STATE = {"number", "epoch", "head_nodes", "network", "incomplete", "said", "batches", "sums", "passes"}
 
 
