@@ -12,8 +12,8 @@ from torch import nn
 from forgetscope.errors import InputError
 from forgetscope.measuring.gradients import Loss
 from forgetscope.monitor.step import Given, MonitoredStep, Told
-from forgetscope.monitor.trackers import tracker
 from forgetscope.monitor.streams import Data
+from forgetscope.monitor.trackers import tracker
 from forgetscope.store import Store
 from forgetscope.store.observed import MONITOR, Settings, StoredObserved
 
