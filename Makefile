@@ -38,7 +38,7 @@ claims: $(VENV)/.dev
 
 # Each script prints ratios of things measured in one run, on real images: CIFAR=FOLDER-OR-ARCHIVE names CIFAR-100 if it is not
 # in the cache yet. More than half an hour; one of them: make benchmarks ONLY=probe.
-BENCHMARKS := training probe all_layers growth memory threads options augmentation snapshots breakdown engine analysis report
+BENCHMARKS := training probe monitor all_layers growth memory threads options augmentation snapshots breakdown engine analysis report
 
 benchmarks: $(VENV)/.dev
 ifdef CIFAR

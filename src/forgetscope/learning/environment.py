@@ -1,6 +1,7 @@
 """What equal bits depend on besides device and threads; recorded with whatever was trained."""
 
 import platform
+from functools import cache
 from importlib.metadata import version
 
 import torch
@@ -15,5 +16,11 @@ def environment() -> dict[str, object]:
         "machine": platform.machine(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "python": platform.python_version(),
-        **{package: version(package) for package in ("forgetscope", "torch", "numpy")},
+        **_versions(),
     }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Looking them up reads files."""
+    return {package: version(package) for package in ("forgetscope", "torch", "numpy")}

@@ -79,4 +79,4 @@ def weighted(sums: Sums, alpha: float | None) -> Sums:
     if sums.pairs is not None:
         past, columns = sums.pairs.shape
         pairs = sums.pairs * torch.tensor([rehearsed] * past + [added] * (columns - past), dtype=torch.float64)
-    return Sums(sums.nodes, list(sums.iterations), values, pairs, sums.log_sim, sums.names, sums.head_nodes)
+    return Sums(sums.nodes, list(sums.iterations), values, pairs, sums.log_sim, sums.names, sums.head_nodes, alpha)

@@ -1,0 +1,81 @@
+"""What a probe of the monitor costs, against a bare evaluation pass over the same past, memory and new loaders.
+
+    python benchmarks/monitor.py
+
+ResNet-8 on CIFAR-100 (`forgetscope data get cifar100`; 10 past and 10 new classes) and on glyphs (25 and 25), one thread. A
+Dataset normalises each image when it is fetched, and both sides use the same DataLoaders: batches of 100, shuffled. The probe
+does all that it does in a training: it compares the images with those of the first probe, and writes the step's files durably.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from forgetscope.data.library import load_data
+from forgetscope.learning.networks import build_network
+from forgetscope.monitor.monitor import Monitor
+from interleaved import Remote, Rounds, serve
+
+BATCH = 100
+CLASSES = {"cifar100": 10, "glyphs": 25}  # past, and as many new ones
+IMAGES = {"cifar100": 250, "glyphs": 200}  # of each class
+
+
+class Pictures(Dataset[tuple[Tensor, int]]):
+    """As people write them: bytes become a normalised tensor when an item is fetched."""
+
+    def __init__(self, name: str, classes: range, share: int = 1) -> None:
+        data = load_data(name)
+        positions = np.concatenate([np.flatnonzero(data.train.labels == label)[: IMAGES[name] // share] for label in classes])
+        self._images, self._labels = data.train.images[np.sort(positions)], data.train.labels[np.sort(positions)]
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, at: int) -> tuple[Tensor, int]:
+        pixels = torch.from_numpy(np.array(self._images[at])).permute(2, 0, 1).float().div_(255)
+        return pixels.sub_(0.5).div_(0.25), int(self._labels[at])
+
+
+def side(name: str, which: str) -> Callable[[], object]:
+    past = CLASSES[name]
+    parts = {"past": range(past), "new": range(past, 2 * past)}
+    data = {part: Pictures(name, classes) for part, classes in parts.items()}
+    data["memory"] = Pictures(name, parts["past"], share=10)
+    loaders = {part: DataLoader(images, BATCH, shuffle=True) for part, images in data.items()}
+    network = build_network("resnet8", 2 * past, np.random.default_rng(0))
+    if which == "probe":
+        folder = tempfile.TemporaryDirectory()
+        step = Monitor(folder.name, "speed", strict=True).step(network, **loaders, alpha=0.5).open()  # type: ignore[arg-type]
+        return lambda: (step.epoch_ended(), folder.name)[0]
+
+    @torch.no_grad()
+    def evaluation() -> None:
+        network.eval()
+        for loader in loaders.values():
+            for images, _ in loader:
+                network(images)
+
+    return evaluation
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    if len(sys.argv) > 1:
+        serve(side(*sys.argv[1:]))
+        return
+    for name in IMAGES:
+        sides = {which: Remote(__file__, name, which) for which in ("probe", "evaluation")}
+        times = Rounds(sides, 9)
+        print(times.line(f"{name}: probe / bare evaluation pass, seconds", "probe", "evaluation", "<= 1.1"), flush=True)
+
+
+if __name__ == "__main__":
+    main()
