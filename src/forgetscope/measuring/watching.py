@@ -105,6 +105,12 @@ def kind_of(run: object) -> str:
     return type(run).__name__ if isinstance(run, nn.Module) else getattr(run, "__name__", type(run).__name__)
 
 
+def device_of(network: nn.Module) -> torch.device:
+    """Where its first parameter is; the CPU if there is none."""
+    parameters = network.parameters() if isinstance(network, nn.Module) else ()
+    return next((parameter.device for parameter in parameters), torch.device("cpu"))
+
+
 @contextmanager
 def undisturbed(network: nn.Module) -> Iterator[None]:
     """The block runs in evaluation mode, in full precision and without gradients; modes and random streams are as before.
@@ -122,7 +128,7 @@ def undisturbed(network: nn.Module) -> Iterator[None]:
             modes.setdefault(module, True)
             module.training = False  # else BatchNorm statistics of the run that is observed would move
 
-    device = next((parameter.device.type for parameter in network.parameters()), "cpu")
+    device = device_of(network).type
     streams, numpys, pythons = (
         [torch.cuda.current_device()] if device == "cuda" else [],
         np.random.get_state(),

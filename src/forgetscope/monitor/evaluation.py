@@ -10,7 +10,7 @@ from torch import nn
 
 from forgetscope.errors import InputError
 from forgetscope.measuring.heads import unwrapped
-from forgetscope.measuring.watching import kind_of, logits_of, undisturbed
+from forgetscope.measuring.watching import device_of, kind_of, logits_of, undisturbed
 from forgetscope.monitor.streams import Stream
 from forgetscope.store.tables import Predictions, best_nodes
 
@@ -24,8 +24,7 @@ def evaluate(
     counted as in `labels`."""
     place, columns = {label: at for at, label in enumerate(labels)}, [nodes[label] for label in labels]
     found, passed, left_out = [], 0, 0
-    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
-    run = unwrapped(network)
+    device, run = device_of(network), unwrapped(network)
     with undisturbed(network):
         for inputs, of in test:
             true = np.array([place.get(label, -1) for label in of.tolist()], np.int64)

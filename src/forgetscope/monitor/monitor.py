@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,9 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         {label: head node}, where labels are not nodes. loss and head: as of `fs.Probe`.
         """
         state, self._state = self._state, None
-        numbers = {stored.number for stored in self.store.observed(self.name)}
+        numbers = set[int]()
+        with suppress(Exception):  # opening the step meets it again, and tells
+            numbers = {stored.number for stored in self.store.observed(self.name)}
         number = max(numbers, default=int(past is not None or memory is not None)) + 1
         if state is not None and state["number"] not in numbers:
             number = int(state["number"])

@@ -24,7 +24,7 @@ from forgetscope.measuring.gradients import Loss
 from forgetscope.measuring.heads import unwrapped
 from forgetscope.measuring.measurement import html_of, measure
 from forgetscope.measuring.sums import Sums
-from forgetscope.measuring.watching import kind_of, logits_of, undisturbed
+from forgetscope.measuring.watching import device_of, kind_of, logits_of, undisturbed
 from forgetscope.monitor.evaluation import evaluate
 from forgetscope.monitor.passes import Passes
 from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
@@ -104,6 +104,7 @@ class MonitoredStep:
         self._predictions: Predictions | None = None
         self._said: tuple[str, ...] = ()
         self._also: list[str] = []
+        self._refusing: set[str] = set()  # which of log and tell failed
         self._head_nodes, self._network = 0, kind_of(given.network)
         self._began, self._probe_seconds, self._earlier_probes = time.monotonic(), 0.0, 0
 
@@ -200,7 +201,11 @@ class MonitoredStep:
                 raise
 
     def __enter__(self) -> Self:
-        return self.open()
+        try:
+            return self.open()
+        except BaseException as error:  # then nobody leaves the block
+            self.close(error)
+            raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close(error)
@@ -292,7 +297,7 @@ class MonitoredStep:
     def _probe(self) -> None:
         network, passes = self._given.network, self._passes
         with self._timed():
-            passes.device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+            passes.device = device_of(network)
             if self._measures:
                 measurement = measure(network, passes, head=self._given.head)
                 self._classes = Classes.of(passes, self._before)
@@ -309,7 +314,7 @@ class MonitoredStep:
         means = {f"mean_{name}": float(values.mean()) for name, values in known.items() if len(values)}
         self._log(means | {f"worst_{name}": float(values.max()) for name, values in known.items() if len(values)})
         if self._told.tell is not None and self._measures and self.epoch:
-            self._told.tell(f"Epoch {self.epoch}. {self.at_risk()!r}")
+            self._hand_on("tell", lambda tell: tell(f"Epoch {self.epoch}. {self.at_risk()!r}"))
 
     @property
     def _measures(self) -> bool:
@@ -342,7 +347,7 @@ class MonitoredStep:
                 tables = {name: tables[name] for name in ("probes", "pairs") if name in tables}
         past = "none" if not len(self._raw) else "memory" if self._passes.only_memory else "all"
         seconds = {"seconds": round(time.monotonic() - self._began, 3), "probe_seconds": round(self._probe_seconds, 3)}
-        device = next((parameter.device.type for parameter in self._given.network.parameters()), "cpu")
+        device = device_of(self._given.network).type
         return ObservedRecord(
             name=told.name,
             number=self.number,
@@ -370,7 +375,19 @@ class MonitoredStep:
     def _log(self, values: dict[str, float]) -> None:
         finite = {f"forgetscope/{name}": value for name, value in values.items() if np.isfinite(value)}
         if self._told.log is not None and finite:
-            self._told.log(finite, self._earlier_probes + self.epoch)
+            self._hand_on("log", lambda log: log(finite, self._earlier_probes + self.epoch))
+
+    def _hand_on(self, name: str, work: Callable[[Any], object]) -> None:
+        """What a tracker cannot take is no reason not to measure: told once, and it is left alone from then on."""
+        if name in self._refusing:
+            return
+        try:
+            work(getattr(self._told, name))
+        except Exception as error:  # anything: this is a user's code
+            if self._told.strict:
+                raise
+            self._refusing.add(name)
+            _warn(f"forgetscope: {name}= failed ({type(error).__name__}: {error}) and is not called again in this step.")
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -389,14 +406,17 @@ class MonitoredStep:
         self.incomplete = self.incomplete or why[:5000]
         if self._told.strict or not told:
             return
-        message = (
+        _warn(
             f"forgetscope: {why} The training goes on, and step {self._told.name}/{self.number} is incomplete: nothing more is "
             "measured in it. fs.Monitor(..., strict=True) raises instead."
         )
-        try:
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
-        except Warning:  # where warnings are errors; that is not to end the training either
-            print(message, file=sys.stderr)
+
+
+def _warn(message: str) -> None:
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
+    except Warning:  # where warnings are errors; that is not to end the training either
+        print(message, file=sys.stderr)
 
 
 def _checked_nodes(nodes: Mapping[int, int] | None) -> dict[int, int] | None:
