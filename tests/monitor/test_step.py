@@ -322,7 +322,7 @@ def test_while_it_runs_its_files_are_in_working(tmp_path: Path) -> None:
         ({"settings": {"lr": [1]}}, r"settings\['lr'\] = \[1\]"),
         ({"settings": {"lr": float("nan")}}, r"settings\['lr'\] = nan"),
         ({"names": {"owl": 1}}, "names has 'owl', which is no label"),
-        ({"log": 3}, "log = 3 is no function"),
+        ({"log": 3}, "log= is int, which has none of log, log_metrics"),
         ({"tell": 3}, "tell = 3 is no function of a text"),
     ],
 )
