@@ -3,11 +3,12 @@
 
 PYTHON ?= python3
 VENV := .venv
+FRAMEWORKS := .venv-frameworks
 BIN := $(VENV)/bin
 ASSETS := src/forgetscope/report/pages/assets
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test slow lint check torture claims benchmarks screenshots format clean
+.PHONY: demo test slow frameworks lint check torture claims benchmarks screenshots format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
@@ -18,6 +19,10 @@ test: $(VENV)/.dev
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow
 
+# The integrations, with the frameworks themselves.
+frameworks: $(FRAMEWORKS)/.ready
+	$(FRAMEWORKS)/bin/python -m pytest -m slow tests/integrations
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -26,7 +31,7 @@ lint: $(VENV)/.dev
 	@if [ -x $(BIN)/oxlint ]; then $(BIN)/oxfmt --check $(ASSETS) && $(BIN)/oxlint --deny-warnings $(ASSETS); \
 	else echo "Skipped: JavaScript and CSS, because there is no oxlint and oxfmt for this machine"; fi
 
-check: lint test slow
+check: lint test slow frameworks
 
 # The fault campaigns at full size, a few hours; ONLY=crashes runs one row, ONLY="crowds space" two.
 torture: $(VENV)/.dev
@@ -57,7 +62,7 @@ format: $(VENV)/.dev
 	if [ -x $(BIN)/oxfmt ]; then $(BIN)/oxfmt $(ASSETS); fi
 
 clean:
-	rm -rf $(VENV) .cache forgetscope-demo
+	rm -rf $(VENV) $(FRAMEWORKS) .cache forgetscope-demo
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"forgetscope needs Python 3.11 or newer, but $(PYTHON) is {v[0]}.{v[1]}. Name another one: make demo PYTHON=python3.11")'
@@ -72,4 +77,16 @@ $(VENV)/.dev: $(VENV)/.user
 	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,ray]'
 	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[web]' \
 	|| echo "No oxlint and oxfmt for this machine: JavaScript and CSS will not be checked"
+	@touch $@
+
+# A layer above the other environment, which is not touched: there the linters would see the frameworks. torchvision comes without its
+# requirements, which can be gigabytes of CUDA beside the torch that is there.
+$(FRAMEWORKS)/.ready: $(VENV)/.dev constraints-frameworks.txt
+	@echo "Installing Avalanche, Lightning and Hugging Face's Trainer into $(FRAMEWORKS) (once, a minute or two)"
+	@$(PYTHON) -m venv $(FRAMEWORKS)
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	> "$$($(FRAMEWORKS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+	@$(FRAMEWORKS)/bin/pip install --quiet --constraint constraints-frameworks.txt --no-deps torchvision
+	@$(FRAMEWORKS)/bin/pip install --quiet --constraint constraints.txt --constraint constraints-frameworks.txt --no-build-isolation \
+	--editable '.[avalanche,lightning,huggingface]'
 	@touch $@
