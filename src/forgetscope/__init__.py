@@ -18,6 +18,7 @@ wait_briefly()  # here, because it must come before torch is loaded
 
 _HOMES = {
     "forgetscope.analysis.experiments": ("Experiment", "open_experiment"),
+    "forgetscope.analysis.observed": ("Observed", "analyse_observed", "open_observed"),
     "forgetscope.analysis.results": ("Analysis", "analyse"),
     "forgetscope.benchmark.controlled": ("Controlled",),
     "forgetscope.benchmark.pairs": ("Comparison", "Variants"),
@@ -49,6 +50,11 @@ _NAMES = sorted(["__version__", "errors", "testing", *_HOME_OF])
 if TYPE_CHECKING:
     from forgetscope import errors as errors, testing as testing
     from forgetscope.analysis.experiments import Experiment as Experiment, open_experiment as open_experiment
+    from forgetscope.analysis.observed import (
+        Observed as Observed,
+        analyse_observed as analyse_observed,
+        open_observed as open_observed,
+    )
     from forgetscope.analysis.results import Analysis as Analysis, analyse as analyse
     from forgetscope.benchmark.controlled import Controlled as Controlled
     from forgetscope.benchmark.pairs import Comparison as Comparison, Variants as Variants

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
@@ -80,6 +82,24 @@ def test_monitors_are_told_apart_and_ordered_by_number(store: Store) -> None:
         store.observed_step("a", 3)
     with pytest.raises(SpecError, match="there is no monitor 'c'"):
         store.observed_step("c", 1)
+
+
+def test_a_monitor_may_begin_when_there_are_past_classes_already(store: Store) -> None:
+    record = observed_record(2)
+    classes = changed(record.tables["classes"], "introduced_step", [0, 0, 1, 1])
+    step = commit_observed(store, dataclasses.replace(record, number=1, tables={**record.tables, "classes": classes}))
+    assert step.past_classes("class_id")["class_id"].tolist() == list(LABELS[:2])
+    assert step.new_classes == LABELS[2:4]
+
+
+def test_a_past_class_that_no_probe_measured_has_no_sums(store: Store) -> None:
+    record = observed_record(2)
+    probes = record.tables["probes"].filter(pc.field("class_id") == LABELS[1])
+    step = commit_observed(store, dataclasses.replace(record, tables={**record.tables, "probes": probes}))
+    iterations, sums = step.partial_sums(LABELS[:2])
+    assert iterations.tolist() == [0, 10, 20]
+    assert np.isnan(sums[:, :, 0]).all()
+    assert sums[-1, 0, 1] == pytest.approx(0.1)
 
 
 def test_an_incomplete_step_says_why_and_was_not_evaluated(store: Store) -> None:
@@ -164,7 +184,6 @@ def changed(table: pa.Table, column: str, values: list[Any]) -> pa.Table:
 
 CONTRADICTIONS = [
     ("classes", "introduced_step", [3], "introduced_step is 3 in step 2"),
-    ("classes", "introduced_step", [0], "introduced_step is 0 in step 2"),
     ("classes", "head_node", [4], "head_node is 4 in step 2 with 4 head nodes"),
     ("probes", "class_id", [50], "class_id is 50, no past class"),
     ("pairs", "class_id", [20], "class_id is 20, no past class"),

@@ -2,15 +2,17 @@
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.recognised import recognised_if_whole
@@ -27,7 +29,8 @@ from forgetscope.characters import counted
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.spec import PROTOCOL
-from forgetscope.store import Setting, Store, StoredStep, TableName, past_rows, told_apart
+from forgetscope.store import Setting, Store, StoredStep, StoredTables, TableName, past_rows, told_apart
+from forgetscope.store.tablefiles import SCHEMAS
 
 Names = dict[tuple[str, str | None], str]  # by name and digest of own code or data
 USUAL = ("protocol", PROTOCOL)  # said of other steps only
@@ -68,19 +71,78 @@ class StepSummary:
 
 
 def _frame(name: TableName, doc: str) -> cached_property[pd.DataFrame]:
-    def read(experiment: "Experiment") -> pd.DataFrame:
+    def read(experiment: "StepFrames[Any]") -> pd.DataFrame:
         frames = []
-        for step in experiment.steps or experiment.chain[:1]:
+        for step in experiment.steps:
             frame: pd.DataFrame = step.table(name).to_pandas()
-            frame.insert(0, "step", step.spec.step)
-            frames.append(frame if experiment.steps else frame[:0])  # a first step that diverged leaves the columns
-        return pd.concat([f for f in frames if len(f)] or frames[:1], ignore_index=True)
+            frame.insert(0, "step", step.number)
+            frames.append(frame)
+        empty = pa.schema([("step", pa.int64()), *SCHEMAS[name].items()]).empty_table().to_pandas()
+        whole: pd.DataFrame = pd.concat([f for f in frames if len(f)] or frames[:1] or [empty], ignore_index=True)
+        return whole
 
     read.__doc__ = doc
     return cached_property(read)
 
 
-class Experiment:
+Step = TypeVar("Step", bound=StoredTables)
+
+
+class StepFrames(ABC, Generic[Step]):
+    """Steps that follow one another, as data frames: planned ones, or what a monitor saw. Frames have a column `step`; every
+    row is as the store holds it."""
+
+    chain: list[Step]  # all of them,
+    steps: list[Step]  # and those that came to their end
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What it is called wherever it is shown."""
+
+    @property
+    @abstractmethod
+    def network(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def summaries(self) -> list[StepSummary]:
+        """One summary per step with past classes."""
+
+    classes = _frame("classes", "Per step and class: accuracy, forgetting, coefficients.")
+    probes = _frame("probes", "Per step, probe and past class: the terms that add up to the coefficients, norms and losses.")
+    pairs = _frame("pairs", "Per step, past class and source class: who interfered with whom.")
+    rehearsal = _frame("rehearsal", "Per step and past class: which training images were rehearsed, in order of selection.")
+    confusion = _frame("confusion", "Per step: counts of true and predicted classes on the test images.")
+
+    def numbered(self, number: int) -> Step:
+        """The step of this number."""
+        return next(step for step in self.steps if step.number == number)
+
+    def past_classes(self, step: int | None = None) -> pd.DataFrame:
+        """The past classes of one step (default: the last), most forgotten first."""
+        number = max((own.number for own in self.steps), default=0) if step is None else step
+        rows = self.classes[self.classes["step"] == number]
+        rows = rows[past_rows(rows, number)]
+        return rows.sort_values("forgetting", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
+
+    def _repr_html_(self) -> str:
+        """A notebook shows the past classes of the last step, most forgotten first."""
+        columns = ["class_name", "accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
+        table = self.past_classes()[columns].rename(columns=MEASURES)
+        rows = []
+        for s in self.summaries:
+            correlations = ", ".join(f"{MEASURES[name]} {rho:.2f}" for name, rho in s.correlations.items())
+            rows.append(
+                f"<p>Step {s.step}: mean FG {s.mean_forgetting:.2f}, FG-R {s.forgetting_range:.2f} "
+                f"({s.range_floor:.2f} by noise alone), FG-HG {s.forgetting_half_gap:.2f} ({s.half_gap_floor:.2f}); "
+                f"rank correlation with forgetting: {correlations} (at most about {s.beyond_noise['ceiling']:.2f})</p>"
+            )
+        title = repr(self).replace("<", "&lt;")
+        return f"<b>{title}</b>{''.join(rows)}{table.to_html(float_format='{:.3f}'.format, index=False)}"
+
+
+class Experiment(StepFrames[StoredStep]):
     """One experiment: a chain of steps. Frames have a column `step`; every row is as the store holds it.
 
     `steps` came to their end. A last step that diverged is in `diverged` and in no frame: it is excluded from statistics.
@@ -105,6 +167,10 @@ class Experiment:
         return self.chain[-1].id
 
     @property
+    def label(self) -> str:
+        return self.id[:8]
+
+    @property
     def data(self) -> dict[str, Any]:
         """Name, requested image size, shape and digest of the data set."""
         facts: dict[str, Any] = self.chain[0].info["data"]
@@ -124,19 +190,6 @@ class Experiment:
     def network(self) -> str:
         return str(self.chain[0].info["network"])
 
-    classes = _frame("classes", "Per step and class: accuracy, forgetting, coefficients.")
-    probes = _frame("probes", "Per step, probe and past class: the terms that add up to the coefficients, norms and losses.")
-    pairs = _frame("pairs", "Per step, past class and source class: who interfered with whom.")
-    rehearsal = _frame("rehearsal", "Per step and past class: which training images were rehearsed, in order of selection.")
-    confusion = _frame("confusion", "Per step: counts of true and predicted classes on the test images.")
-
-    def past_classes(self, step: int | None = None) -> pd.DataFrame:
-        """The past classes of one step (default: the last), most forgotten first."""
-        number = len(self.steps) if step is None else step
-        rows = self.classes[self.classes["step"] == number]
-        rows = rows[past_rows(rows, number)]
-        return rows.sort_values("forgetting", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
-
     @property
     def summaries(self) -> list[StepSummary]:
         """One summary per step from the second on."""
@@ -149,23 +202,8 @@ class Experiment:
         made = ", simulated" if self.simulated else ""
         return f"Experiment({self.id[:8]}: {self.data['name']}{made}, {self.network}, {steps}, seed {seed})"
 
-    def _repr_html_(self) -> str:
-        """A notebook shows the past classes of the last step, most forgotten first."""
-        columns = ["class_name", "accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
-        table = self.past_classes()[columns].rename(columns=MEASURES)
-        rows = []
-        for s in self.summaries:
-            correlations = ", ".join(f"{MEASURES[name]} {rho:.2f}" for name, rho in s.correlations.items())
-            rows.append(
-                f"<p>Step {s.step}: mean FG {s.mean_forgetting:.2f}, FG-R {s.forgetting_range:.2f} "
-                f"({s.range_floor:.2f} by noise alone), FG-HG {s.forgetting_half_gap:.2f} ({s.half_gap_floor:.2f}); "
-                f"rank correlation with forgetting: {correlations} (at most about {s.beyond_noise['ceiling']:.2f})</p>"
-            )
-        title = repr(self).replace("<", "&lt;")
-        return f"<b>{title}</b>{''.join(rows)}{table.to_html(float_format='{:.3f}'.format, index=False)}"
 
-
-def summarise(step: StoredStep, ancestors: Iterable[StoredStep] = ()) -> StepSummary:
+def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = ()) -> StepSummary:
     """One step, from the second on, that came to its end. Without pandas: a store may have ten thousand of them.
 
     ancestors: to compare test images with when their class was learned; without them the noise is from counts."""
@@ -285,11 +323,17 @@ def _overview(settings: tuple[Setting, ...], group: Sequence[Experiment], diverg
     data, network = (group[0].data_title, own.digest), (own.network, own.network_source)
     made = [own.digest[:18]] if group[0].simulated else []  # other seeds and truths are other settings
     summaries = [next(s for s in experiment.summaries if s.step == step) for experiment in group]
+    setting = (names.get(data, data[0]), names[network], *made, *_readable(settings, names))
+    return averaged(summaries, setting, diverged)
+
+
+def averaged(summaries: Sequence[StepSummary], setting: tuple[str, ...], diverged: int) -> Overview:
+    """Of steps with the same number and setting, here in words. diverged: how many more did not come to their end."""
     ranked = [s.ranked_classes for s in summaries]
     return Overview(
-        setting=(names.get(data, data[0]), names[network], *made, *_readable(settings, names)),
-        step=step,
-        experiments=len(group),
+        setting=setting,
+        step=summaries[0].step,
+        experiments=len(summaries),
         diverged=diverged,
         **{name: mean_estimate([getattr(s, name) for s in summaries]) for name in AVERAGED},
         **beyond_noise(summaries),

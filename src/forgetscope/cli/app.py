@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import typer
 
 import forgetscope as fs
 from forgetscope.characters import counted
-from forgetscope.cli import bench, comparisons, data, options as option, store as housekeeping
+from forgetscope.cli import bench, comparisons, data, observed as monitored, options as option, store as housekeeping
 from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
 from forgetscope.cli.ground_truth import lemma, simulate
 from forgetscope.cli.plans import training
@@ -115,11 +116,17 @@ def show(
     store: option.StoreArgument = option.DEFAULT_STORE,
     id: IdOption = None,
     step: Annotated[int | None, typer.Option(min=2, help="The step whose past classes to show. Default: the last.")] = None,
+    observed: monitored.NameOption = None,
     as_json: option.Json = False,
 ) -> None:
-    """Show what a store holds, and the classes of one experiment."""
+    """Show what a store holds, and the classes of one experiment, or of what one monitor saw."""
+    if observed is not None:
+        monitored.refuse_both("--id", id)
+        monitored.show_observed(store, observed, step, as_json)
+        return
     from forgetscope.analysis.experiments import overview, pick
     from forgetscope.analysis.index import glance
+    from forgetscope.analysis.observed import monitors
     from forgetscope.analysis.questions.policies import compare_policies
     from forgetscope.benchmark.records import recorded_plans, rerun_only
     from forgetscope.report import document
@@ -128,8 +135,12 @@ def show(
     opened, left_out = fs.Store.existing(store), Unreadable()
     with patiently() as progress:
         everything = [] if id else glance(opened, progress, left_out)
+    seen = [] if id else monitors(opened, left_out)
     plans = recorded_plans(opened, left_out)
-    left_out.tell(id is not None or bool(everything))
+    left_out.tell(id is not None or bool(everything or seen))
+    if seen and not everything:
+        monitored.show_monitors_alone(opened, seen, step, as_json)
+        return
     again = rerun_only(plans)
     found = [experiment for experiment in everything if experiment.id not in again]
     listed = found or everything
@@ -138,7 +149,9 @@ def show(
         raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {counted(len(chosen.steps), 'step')}.")
     means, policies = overview(found), compare_policies(found)
     if as_json:
-        print_json({**document.store_document(found, means, policies), "experiment": document.experiment_document(chosen)})
+        print_json(
+            {**document.store_document(found, means, policies, seen), "experiment": document.experiment_document(chosen)}
+        )
         return
     if found:
         print_view(terminal.store_view(found))
@@ -152,6 +165,7 @@ def show(
     if policies:
         echo()
         print_view(terminal.comparison_view(policies), whole=True)
+    monitored.show_monitors(seen)
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
@@ -166,14 +180,19 @@ def report(
     experiment: Annotated[
         str | None, typer.Option("--experiment", "--id", metavar="ID", help="Only the experiment whose id begins so.")
     ] = None,
+    observed: monitored.NameOption = None,
     format: FormatOption = "html",
     width: WidthOption = None,
 ) -> None:
     """Write a page that shows what was found, one HTML file that needs no network; or all results of the store, for a paper.
 
     A store with several experiments gets the page of a benchmark: headline, all tables and figures, an explorer, methods.
-    A store with one experiment, or --experiment, gets that experiment's own page."""
+    A store with one experiment, or --experiment, gets that experiment's own page; --observed that of what a monitor saw, and so
+    does a store that holds nothing else."""
+    if observed is not None:
+        monitored.refuse_both("--experiment", experiment)
     if format != "html":
+        monitored.refuse_both(f"--format {format}", observed)
         write_for_paper(store, output, format, width, experiment)
         return
     if width is not None:
@@ -182,16 +201,22 @@ def report(
 
     path = output or Path("report.html")
     refuse_foreign_file(path, PAGE, "page")  # before what may take minutes
+    with patiently() as progress:
+        page = fs.write_report(_reported(store, experiment, observed, progress), path, progress=progress)
+    echo(f"The page: {page.resolve()}")
+
+
+def _reported(
+    store: Path, experiment: str | None, observed: str | None, progress: Callable[[str, int, int], None]
+) -> fs.Experiment | fs.Observed | fs.Analysis:
+    if observed is not None or (experiment is None and monitored.only_observed(store)):
+        return monitored.pick(store, observed)
     left_out = Unreadable()
     whole = [] if experiment is not None else fs.Store.existing(store).experiments(left_out)
     left_out.tell(experiment is not None or bool(whole))
-    with patiently() as progress:
-        if len(whole) < 2:
-            shown: fs.Experiment | fs.Analysis = fs.open_experiment(store, experiment or (whole[0][-1].id if whole else None))
-        else:
-            shown = fs.analyse(store, progress=progress)
-        page = fs.write_report(shown, path, progress=progress)
-    echo(f"The page: {page.resolve()}")
+    if len(whole) < 2:
+        return fs.open_experiment(store, experiment or (whole[0][-1].id if whole else None))
+    return fs.analyse(store, progress=progress)
 
 
 @app.command(epilog="Example: forgetscope config > my.toml")

@@ -8,6 +8,7 @@ import typer
 import forgetscope as fs
 from forgetscope.cli import options as option
 from forgetscope.cli.console import Unreadable, echo, patiently, print_either, print_json, print_view
+from forgetscope.cli.observed import FlagOption, analyse_observed, only_observed
 from forgetscope.errors import SpecError
 
 DEFAULT_OUT = Path("forgetscope-analysis")
@@ -26,13 +27,14 @@ WidthOption = Annotated[
         min=2.5, max=20, metavar="INCHES", help="Of figures for latex and png. Default: 7.16, two columns.", show_default=False
     ),
 ]
+OutOption = Annotated[
+    Path | None, typer.Option(help=f"Folder for the files; made if missing. Default: ./{DEFAULT_OUT}.", show_default=False)
+]
 
 
 def analyse(
     store: option.StoreArgument = option.DEFAULT_STORE,
-    out: Annotated[
-        Path | None, typer.Option(help=f"Folder for the files; made if missing. Default: ./{DEFAULT_OUT}.", show_default=False)
-    ] = None,
+    out: OutOption = None,
     table: Annotated[
         str | None, typer.Option(metavar="NAME", help="Print this table only; with --out, also write it.", show_default=False)
     ] = None,
@@ -49,6 +51,7 @@ def analyse(
         bool,
         typer.Option("--joint-over-time", help="Also the joint model from the first probes only, for every number of probes."),
     ] = False,
+    observed: FlagOption = False,
     as_json: option.Json = False,
 ) -> None:
     """Turn a store into the paper's tables and the data of its figures, and say what they show.
@@ -65,6 +68,9 @@ def analyse(
     folder = out or (DEFAULT_OUT if table is None else None)
     if folder is not None:
         refuse_foreign_folder(folder, "--out")  # before what may take minutes
+    if observed or only_observed(store):
+        analyse_observed(store, folder, table, as_json)
+        return
     with patiently() as progress:
         found = fs.analyse(
             store,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from forgetscope.analysis.observed import ObservedAnalysis
 from forgetscope.analysis.results import Analysis
 from forgetscope.outputs import writing_folder
 from forgetscope.report.exhibited import exhibited
@@ -28,6 +29,17 @@ def write_analysis(analysis: Analysis, folder: str | Path) -> Path:
             shown.frame.to_parquet(f"{file}.parquet", index=False)
             if shown.exhibit.kind == "table":
                 Path(f"{file}.tex").write_text(latex_table(shown), encoding="utf-8")
+    return folder
+
+
+def write_observed(analysis: ObservedAnalysis, folder: str | Path) -> Path:
+    """`observed/`, a CSV and a Parquet file of each table."""
+    folder = Path(folder)
+    with writing_folder(folder, "--out") as building:
+        (building / "observed").mkdir()
+        for label, frame in analysis.tables.items():
+            inert(frame).to_csv(building / "observed" / f"{label}.csv", index=False)
+            frame.to_parquet(building / "observed" / f"{label}.parquet", index=False)
     return folder
 
 

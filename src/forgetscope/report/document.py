@@ -6,10 +6,12 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from forgetscope.analysis.experiments import Experiment, Overview
+from forgetscope.analysis.observed import Observed, ObservedAnalysis
 from forgetscope.analysis.questions.policies import PolicyComparison
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.rows import records
 from forgetscope.report.exhibited import exhibited
+from forgetscope.report.words.findings import unfinished
 from forgetscope.report.words.reading import reading_lines
 
 
@@ -21,12 +23,34 @@ def experiment_document(experiment: Experiment) -> dict[str, Any]:
     return study_document(**experiment_line(experiment), steps=steps, summaries=experiment.summaries, classes=classes)
 
 
+def observed_document(observed: Observed) -> dict[str, Any]:
+    """Everything about what one monitor saw: the record of each step, a summary per step, and every class after every step."""
+    return study_document(**observed_line(observed), classes=observed.classes.to_dict("records"))
+
+
+def observed_line(observed: Observed) -> dict[str, Any]:
+    """Without the classes."""
+    steps = [*observed.chain, *observed.running]
+    return {"monitor": observed.name, "steps": [dict(step.info) for step in steps], "summaries": observed.summaries}
+
+
+def observed_analysis_document(analysis: ObservedAnalysis) -> dict[str, Any]:
+    """Means by settings, and what they rest on."""
+    tables = {label: records(frame) for label, frame in analysis.tables.items()}
+    left_out = {one.name: sentences for one in analysis.monitors if (sentences := unfinished(one))}
+    about = {"store": str(analysis.store), "cannot_know": analysis.cannot_know, "left_out": left_out}
+    return study_document(**about, groups=analysis.groups, tables=tables)
+
+
 def store_document(
-    found: Sequence[Experiment], rows: Sequence[Overview], policies: Sequence[PolicyComparison]
+    found: Sequence[Experiment],
+    rows: Sequence[Overview],
+    policies: Sequence[PolicyComparison],
+    monitors: Sequence[Observed] = (),
 ) -> dict[str, Any]:
-    """What a store holds: a line per experiment, means over seeds, and policies compared."""
+    """What a store holds: a line per experiment, means over seeds, policies compared, and apart from them what monitors saw."""
     lines = [{**experiment_line(experiment), "summaries": experiment.summaries} for experiment in found]
-    return study_document(experiments=lines, overview=rows, policies=policies)
+    return study_document(experiments=lines, overview=rows, policies=policies, observed=[*map(observed_line, monitors)])
 
 
 def study_document(**parts: object) -> dict[str, Any]:

@@ -53,10 +53,10 @@ def _code(true: Ids, predicted: Ids) -> Ids:
 
 
 def check_observed_classes(classes: pa.Table, number: int, head_nodes: int) -> None:
-    """classes: of an observed step; number: the step's."""
-    for column, least, most in (("introduced_step", 1, number), ("head_node", 0, head_nodes - 1)):
+    """classes: of an observed step; number: the step's. The introduced_step of what was learned before the monitor is 0."""
+    for column, most in (("introduced_step", number), ("head_node", head_nodes - 1)):
         values = classes[column].to_numpy()
-        if len(strange := values[(values < least) | (values > most)]):
+        if len(strange := values[values > most]):
             raise ValueError(f"{column} is {strange[0]} in step {number} with {head_nodes} head nodes")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,13 +19,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.files import locked_if_free, replace_durably, sync_folder, told, write_new
 from forgetscope.foreign import Count, StrictRecord, Text, first_problem
-from forgetscope.store.contents import check_labels, check_observed_classes, check_sources
+from forgetscope.store.contents import Ids, check_labels, check_observed_classes, check_sources
 from forgetscope.store.stepfiles import STEPS, Scalar, TableName
 from forgetscope.store.tablefiles import SCHEMAS
 from forgetscope.store.tables import json_bytes, manifest_bytes, parquet_bytes
@@ -41,6 +43,7 @@ MONITOR = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # its name, and that 
 NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 RUNNING = re.compile(rf"observed-(?P<name>{MONITOR.pattern})-(?P<number>{NUMBER.pattern})")
 
+Values = NDArray[np.float64]
 Settings = Mapping[str, str | int | float | bool]
 
 
@@ -159,9 +162,23 @@ class StoredObserved(StoredTables):
         reason: str | None = self.info["reason"]
         return reason
 
-    @property
+    @cached_property
+    def new_classes(self) -> tuple[int, ...]:
+        table = self.table("classes", ["class_id", "introduced_step"])
+        return tuple(table["class_id"].to_numpy()[~past_rows(table, self.number)].tolist())
+
+    @cached_property
     def unpredicted(self) -> str | None:
         return None if len(self.table("predictions", ["image"])) else "was not evaluated"
+
+    def partial_sums(self, class_ids: Sequence[int] | Ids) -> tuple[Ids, Values]:
+        """As of a step; those of a past class that was never measured are missing."""
+        ids = np.asarray(class_ids, np.int64)
+        measured = np.isin(ids, self.table("probes", ["class_id"])["class_id"].to_numpy())
+        iterations, known = super().partial_sums(ids[measured])
+        sums = np.full((*known.shape[:2], len(ids)), np.nan)
+        sums[:, :, measured] = known
+        return iterations, sums
 
     def verify(self) -> None:
         """Read and check every file, and the tables against one another; raises DamagedStep at the first that does not fit."""

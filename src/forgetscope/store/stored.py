@@ -67,6 +67,10 @@ class StoredStep(StoredTables):
         """Of the step in its chain. Without `spec`, whose making takes longer than all the rest in a store of many steps."""
         return int(self.info["spec"]["step"])
 
+    @property
+    def new_classes(self) -> tuple[int, ...]:
+        return self.spec.classes
+
     @cached_property
     def spec(self) -> StepSpec:
         return self._record[1] if self.known is None else StepSpec.model_validate(self.known["spec"])

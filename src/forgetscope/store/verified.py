@@ -56,6 +56,11 @@ class StoredTables(ABC):
 
     @property
     @abstractmethod
+    def new_classes(self) -> tuple[int, ...]:
+        """That the step learned, in the order of the head's nodes."""
+
+    @property
+    @abstractmethod
     def info(self) -> Mapping[str, Any]:
         """The content of its record."""
 

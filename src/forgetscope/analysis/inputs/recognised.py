@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.statistics.noise import Recognised
 from forgetscope.errors import StoreError
-from forgetscope.store import StoredStep
+from forgetscope.store import StoredStep, StoredTables
 
 Mask = NDArray[np.bool_]
 NEAR = 1e-9  # accuracies are quotients of the same counts
@@ -22,7 +22,7 @@ class _Seen(NamedTuple):
     right: Mask
 
 
-def recognised(step: StoredStep, ancestors: Mapping[int, StoredStep]) -> tuple[Recognised, Mask]:
+def recognised(step: StoredTables, ancestors: Mapping[int, StoredStep]) -> tuple[Recognised, Mask]:
     """Of its past classes [P], in the order of the head's nodes; and of which of them single images are known both times.
 
     ancestors: by number. Where the step that introduced a class is not among them, or one of both has no predictions, or they
@@ -47,7 +47,7 @@ def recognised(step: StoredStep, ancestors: Mapping[int, StoredStep]) -> tuple[R
     return Recognised(images, learned, now, both), paired
 
 
-def recognised_if_whole(step: StoredStep, ancestors: Mapping[int, StoredStep]) -> tuple[Recognised, Mask]:
+def recognised_if_whole(step: StoredTables, ancestors: Mapping[int, StoredStep]) -> tuple[Recognised, Mask]:
     """The same; where an ancestor is damaged, from the counts of the step alone. Raises StoreError where the step is."""
     try:
         return recognised(step, ancestors)
@@ -55,7 +55,7 @@ def recognised_if_whole(step: StoredStep, ancestors: Mapping[int, StoredStep]) -
         return recognised(step, {})
 
 
-def _seen(step: StoredStep) -> _Seen | None:
+def _seen(step: StoredTables) -> _Seen | None:
     if (table := step.predictions()) is None:
         return None
     image, true, predicted = (table[name].to_numpy().astype(np.int64) for name in ("image", "true", "predicted"))
@@ -71,7 +71,7 @@ def _per_class(true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.fl
     return np.where(found[place] == ids, counts[place], 0).astype(np.float64)
 
 
-def _counts(step: StoredStep, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+def _counts(step: StoredTables, ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """[P]: how many test images each class has, by the counts of what they were taken for."""
     table = step.table("confusion", ["true", "count"])
     true, count = table["true"].to_numpy(), table["count"].to_numpy()

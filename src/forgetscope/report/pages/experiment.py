@@ -14,12 +14,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.analysis.observed import Observed
 from forgetscope.errors import StoreError
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, script_digest
-from forgetscope.report.words.findings import budget, finding
+from forgetscope.report.words.findings import Shown, budget, finding
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.store import COEFFICIENTS, StoredStep
+from forgetscope.store import COEFFICIENTS, StoredObserved, StoredStep, StoredTables
 
 SUMMARISED = (
     *("mean_forgetting", "forgetting_range", "range_floor", "forgetting_half_gap", "half_gap_floor"),
@@ -27,12 +28,12 @@ SUMMARISED = (
 )
 
 
-def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explorer: Explorer | None = None) -> str:
+def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Explorer | None = None) -> str:
     """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none.
 
     explorer: of the experiment's steps, for a section about one class at a time."""
     if not experiment.steps:
-        raise StoreError(f"Experiment {experiment.id[:8]} has nothing to show. {finding(experiment, None)}")
+        raise StoreError(f"{experiment.label} has nothing to show. {finding(experiment, None)}")
     from jinja2 import Environment, StrictUndefined
     from plotly.offline import get_plotlyjs
 
@@ -43,8 +44,10 @@ def render_page(experiment: Experiment, thumbnails: Mapping[int, bytes], explore
     scripts = [get_plotlyjs(), "\n".join([*map(asset, own), *(["startExplorer();"] if exploring else [])])]
     return environment.from_string(asset("experiment.html.j2")).render(
         experiment=experiment,
+        subject=experiment.name if isinstance(experiment, Observed) else experiment.data["name"],
+        digest=None if isinstance(experiment, Observed) else experiment.data["digest"],
         finding=finding(experiment, experiment.summaries[-1] if experiment.summaries else None),
-        facts=_facts(experiment),
+        facts=_observed_facts(experiment) if isinstance(experiment, Observed) else _facts(experiment),
         settings=_settings(experiment),
         measures=MEASURES,
         document=_document(experiment, thumbnails),
@@ -73,18 +76,51 @@ def _facts(experiment: Experiment) -> dict[str, str]:
     return {label: text for label, text in facts.items() if text}
 
 
+def _observed_facts(observed: Observed) -> dict[str, str]:
+    steps = observed.steps
+    settings = dict.fromkeys(f"{name} = {_text(value)}" for step in steps for name, value in step.settings.items())
+    facts = {
+        "Monitor": observed.name,
+        "Network": _distinct(step.info["network"] for step in steps),
+        "Steps": str(len(steps)),
+        "Classes per step": _distinct(len(step.new_classes) for step in steps),
+        "Weight of rehearsal": _distinct(_text(step.info["alpha"]) for step in steps if step.info["alpha"] is not None),
+        "Epochs": _distinct(step.info["epochs"] for step in steps),
+        "Settings": ", ".join(settings),
+        "Incomplete steps": _distinct(step.number for step in observed.incomplete),
+    }
+    return {label: text for label, text in facts.items() if text}
+
+
 def _distinct(values: Iterable[object]) -> str:
     return ", ".join(dict.fromkeys(map(str, values)))
 
 
-def _settings(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
+def _settings(experiment: Shown) -> dict[str, dict[str, list[str]]]:
     """Per group and setting: its value in each step, empty where a step has none."""
-    steps = [_step_settings(step) for step in experiment.steps]
+    steps = [
+        _observed_settings(step) if isinstance(step, StoredObserved) else _step_settings(step) for step in experiment.steps
+    ]
     groups: dict[str, dict[str, list[str]]] = {}
     for group in steps[0]:
         labels = dict.fromkeys(label for step in steps for label in step[group])
         groups[group] = {label: [_text(step[group].get(label, "")) for step in steps] for label in labels}
     return groups
+
+
+def _observed_settings(step: StoredObserved) -> dict[str, dict[str, object]]:
+    info = step.info
+    facts = ("epochs", "alpha", "alpha_from", "past", "network", "head_nodes")
+    return {
+        "Observed": {
+            "new classes": len(step.new_classes),
+            **{name: "" if info[name] is None else info[name] for name in facts},
+        },
+        "Settings": dict(step.settings),
+        "Measured": {str(i): sentence for i, sentence in enumerate(info["said"], start=1)},
+        "Time": {**info["timings"], "committed": info["committed"]},
+        "Made with": {"forgetscope": info["forgetscope"], **info["environment"]},
+    }
 
 
 def _step_settings(step: StoredStep) -> dict[str, dict[str, object]]:
@@ -107,9 +143,9 @@ def _text(value: object) -> str:
     return PLAIN.significant(value, 4) if isinstance(value, float) else str(value)
 
 
-def _document(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> dict[str, object]:
+def _document(experiment: Shown, thumbnails: Mapping[int, bytes]) -> dict[str, object]:
     """Everything that the charts show. Missing numbers are null; class ids are the keys of `classes`."""
-    rows = experiment.classes[experiment.classes["step"] == experiment.steps[-1].spec.step]
+    rows = experiment.classes[experiment.classes["step"] == experiment.steps[-1].number]
     ids = rows["class_id"].tolist()
     accuracies = experiment.classes.pivot(index="class_id", columns="step", values="accuracy").loc[ids]
     return {
@@ -124,7 +160,7 @@ def _document(experiment: Experiment, thumbnails: Mapping[int, bytes]) -> dict[s
     }
 
 
-def _step(experiment: Experiment, summary: StepSummary) -> dict[str, object]:
+def _step(experiment: Shown, summary: StepSummary) -> dict[str, object]:
     past = experiment.past_classes(summary.step)
     order = past["class_id"].tolist()
     columns = ["accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
@@ -139,28 +175,30 @@ def _step(experiment: Experiment, summary: StepSummary) -> dict[str, object]:
             {"id": id, "missing": reason if isinstance(reason, str) else None, **dict(zip(columns, values, strict=True))}
             for id, reason, values in zip(order, past["missing"], _numbers(past[columns].to_numpy()), strict=True)
         ],
-        "curves": _curves(experiment.steps[summary.step - 1], order),
-        "matrix": _matrix(experiment.steps[summary.step - 1], order),
+        "curves": _curves(experiment.numbered(summary.step), order),
+        "matrix": _matrix(experiment.numbered(summary.step), order),
     }
 
 
-def _curves(step: StoredStep, order: list[int]) -> dict[str, object] | None:
+def _curves(step: StoredTables, order: list[int]) -> dict[str, object] | None:
     """Each coefficient so far at every probe, per class in `order`; once a term is missing, so is every later sum."""
     iterations, sums = step.partial_sums(order)
     curves = {name: _numbers(sums[:, i].T) for i, name in enumerate(COEFFICIENTS)}
     return {"iterations": iterations.tolist(), **curves} if len(iterations) else None
 
 
-def _matrix(step: StoredStep, order: list[int]) -> dict[str, object] | None:
-    """Summed terms: rows are past classes in `order`, columns the same classes and then the new ones."""
+def _matrix(step: StoredTables, order: list[int]) -> dict[str, object] | None:
+    """Summed terms: rows are past classes in `order`, columns the same classes and then the new ones. Of an observed
+    step some may not have been measured."""
     pairs: pd.DataFrame = step.table("pairs").to_pandas()
     if pairs.empty:
         return None
-    past, sources = set(pairs["class_id"]), set(pairs["source_class_id"])
-    if past != set(order) or sources != {*order, *step.spec.classes}:
+    past, sources, known = set(pairs["class_id"]), set(pairs["source_class_id"]), {*order, *step.new_classes}
+    whole = isinstance(step, StoredObserved) or (past == set(order) and sources == known)
+    if not whole or not past <= set(order) or not sources <= known:
         raise step.damaged("pairs.parquet", "not the classes of this step")
     new = pairs.loc[pairs["source_is_new"], "source_class_id"].unique().tolist()
-    terms = pairs.pivot(index="class_id", columns="source_class_id", values="term").loc[order, [*order, *new]]
+    terms = pairs.pivot(index="class_id", columns="source_class_id", values="term").reindex(index=order, columns=[*order, *new])
     return {"past": order, "new": new, "terms": _numbers(terms.to_numpy())}
 
 

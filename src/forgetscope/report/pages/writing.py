@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from forgetscope.analysis.experiments import Experiment
+from forgetscope.analysis.observed import Observed
 from forgetscope.analysis.results import Analysis
 from forgetscope.data.images import class_strips
 from forgetscope.data.library import recorded_data
@@ -15,8 +16,9 @@ from forgetscope.report.pages.explorer import explore, explore_chain
 from forgetscope.report.pages.provenance import provenance_of
 
 
-def write_report(shown: Experiment | Analysis, path: str | Path, *, progress: Progress = unheard) -> Path:
-    """Write the page of an experiment, or of an analysis of a whole store: one HTML file that needs nothing else.
+def write_report(shown: Experiment | Observed | Analysis, path: str | Path, *, progress: Progress = unheard) -> Path:
+    """Write the page of an experiment, of what a monitor saw, or of an analysis of a whole store: one HTML file that needs
+    nothing else.
 
     >>> import forgetscope as fs
     >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
@@ -25,14 +27,15 @@ def write_report(shown: Experiment | Analysis, path: str | Path, *, progress: Pr
     """
     path = Path(path)
     refuse_foreign_file(path, PAGE, "page")
-    if not isinstance(shown, Experiment | Analysis):
-        raise SpecError(
-            f"fs.write_report shows what fs.run, open_experiment or analyse returned, not a {type(shown).__name__}."
-        )
+    if not isinstance(shown, Experiment | Observed | Analysis):
+        known = "fs.run, open_experiment, open_observed or analyse"
+        raise SpecError(f"fs.write_report shows what {known} returned, not a {type(shown).__name__}.")
     if isinstance(shown, Experiment):
         data = recorded_data(shown.data)
         strips = {} if data is None else class_strips(data, shown.classes["class_id"].unique().tolist())
         page = render_page(shown, strips, explore_chain(shown.steps, recorded_data))
+    elif isinstance(shown, Observed):
+        page = render_page(shown, {})
     else:
         page = render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))
     try:

@@ -13,18 +13,19 @@ from forgetscope.analysis.questions.policies import FLOORS, MEANS, PolicyCompari
 from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.tables import lines, make_table, plain, titled
-from forgetscope.report.words.findings import NOISE, basis_of_noise, budget, finding
+from forgetscope.report.words.findings import NOISE, Shown, basis_of_noise, budget, finding
 from forgetscope.report.words.notation import PLAIN
 
 LISTED = 20  # experiments of a large store that are listed one by one
 COLUMNS = 3  # means side by side
+OVER_SEEDS = "Means over experiments that differ in seed and classes only, with 95 % intervals"
 
 
-def experiment_view(experiment: Experiment, step: int | None = None) -> RenderableType:
+def experiment_view(experiment: Shown, step: int | None = None) -> RenderableType:
     """The past classes of one step (default: the last), most forgotten first, and a line per step."""
     if not experiment.summaries:
         return plain(finding(experiment, None))
-    shown = experiment.summaries[-1 if step is None else step - 2]  # summaries begin with step 2
+    shown = next((summary for summary in experiment.summaries if summary.step == step), experiment.summaries[-1])
     return Group(_classes(experiment, shown.step), Text(), _summary(experiment), Text(), plain(finding(experiment, shown)))
 
 
@@ -58,26 +59,25 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
     return titled(title, table, *remarks)
 
 
-def overview_view(rows: Sequence[Overview]) -> RenderableType:
+def overview_view(rows: Sequence[Overview], title: str = OVER_SEEDS, without: str = "diverged") -> RenderableType:
     """Means over seeds with 95 % intervals, a column per setting and step; what all have in common is said once."""
     common = [part for part in rows[0].setting if all(part in row.setting for row in rows)]
     tables: list[RenderableType] = []
     for start in range(0, len(rows), COLUMNS):
         shown = rows[start : start + COLUMNS]
         own = ([part for part in row.setting if part not in common] for row in shown)
-        counts = [f"n = {row.experiments}" + f" (and {row.diverged} diverged)" * (row.diverged > 0) for row in shown]
+        counts = [f"n = {row.experiments}" + f" (and {row.diverged} {without})" * (row.diverged > 0) for row in shown]
         heads = (lines(f"step {row.step}, {n}", *parts) for row, n, parts in zip(shown, counts, own, strict=True))
         table = make_table(("",), heads)
-        for name, title in AVERAGED.items():
-            table.add_row(title, *(PLAIN.estimate(getattr(row, name)) for row in shown))
+        for name, words in AVERAGED.items():
+            table.add_row(words, *(PLAIN.estimate(getattr(row, name)) for row in shown))
         for name in ("spread", "reliability"):
             table.add_row(name, *(PLAIN.estimate(getattr(row, name)) for row in shown))
-        for measure, title in MEASURES.items():
-            table.add_row(f"ρ {title}", *(PLAIN.estimate(row.correlations[measure]) for row in shown))
+        for measure, words in MEASURES.items():
+            table.add_row(f"ρ {words}", *(PLAIN.estimate(row.correlations[measure]) for row in shown))
         table.add_row("  at most", *(PLAIN.estimate(row.ceiling) for row in shown))
         tables.append(table)
-    heading = Text("Means over experiments that differ in seed and classes only, with 95 % intervals", style="bold")
-    return Group(heading, *tables, *(plain(text, "dim") for text in (" ".join(common), *NOISE)))
+    return Group(plain(title, "bold"), *tables, *(plain(text, "dim") for text in (" ".join(common), *NOISE)))
 
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
@@ -114,7 +114,7 @@ def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cac
     return titled(f"Data sets in {cache}", table, *remarks)
 
 
-def _classes(experiment: Experiment, step: int) -> RenderableType:
+def _classes(experiment: Shown, step: int) -> RenderableType:
     past = experiment.past_classes(step)
     table = make_table(("class",), ("learned", "now", "forgetting", *MEASURES.values()))
     for row in past.to_dict("records"):
@@ -122,11 +122,11 @@ def _classes(experiment: Experiment, step: int) -> RenderableType:
         measures = (PLAIN.number(row[measure], 3) for measure in MEASURES)
         table.add_row(row["class_name"], *accuracies, PLAIN.number(row["forgetting"]), *measures)
     reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
-    title = f"Past classes after step {step} of {experiment.id[:8]}, most forgotten first (accuracy when learned and now)"
+    title = f"Past classes after step {step} of {experiment.label}, most forgotten first (accuracy when learned and now)"
     return titled(title, table, *(f"–  {reason}" for reason in reasons))
 
 
-def _summary(experiment: Experiment) -> RenderableType:
+def _summary(experiment: Shown) -> RenderableType:
     numbers = ("step", "accuracy", "mean FG", "FG-R", "by noise", "FG-HG", "by noise", "spread", "reliability")
     table = make_table((), (*numbers, *(f"ρ {name}" for name in MEASURES.values()), "at most"))
     for s in experiment.summaries:

@@ -3,11 +3,14 @@
 import math
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.analysis.observed import Observed
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.spec import RehearsalSpec
 from forgetscope.store import StoredStep
 
+Shown = Experiment | Observed
+REASON = 300  # characters of a reason that are shown
 UNEVEN = 0.1  # smallest FG-R that is called uneven
 NOISE = (
     "by noise: FG-R and FG-HG if all past classes had been forgotten alike, by the noise of the test images alone",
@@ -16,22 +19,37 @@ NOISE = (
 )
 COUNTS = "Noise is from counts, before and after taken as independent, because single test images {why}: too high"
 UNRECORDED = "were not recorded"
+UNKNOWN = "may be others in every step's test data"
 UNPAIRED = "of an earlier step are others, or damaged (`forgetscope store verify` names what is)"
 
 
-def basis_of_noise(experiment: Experiment) -> list[str]:
+def basis_of_noise(experiment: Shown) -> list[str]:
     """Why it is from counts, if it is."""
     if all(summary.paired for summary in experiment.summaries):
         return []
+    if isinstance(experiment, Observed):
+        return [COUNTS.format(why=UNKNOWN)]
     unrecorded = any(step.unpredicted for step in experiment.steps)
     return [COUNTS.format(why=UNRECORDED if unrecorded else UNPAIRED)]
 
 
-def finding(experiment: Experiment, summary: StepSummary | None) -> str:
+def finding(experiment: Shown, summary: StepSummary | None) -> str:
     """One step in plain language: how much was forgotten, how unevenly, and which measure ranked the classes best."""
+    if isinstance(experiment, Observed):
+        return " ".join([_finding(experiment, summary), *unfinished(experiment)])
     beginning = f"{simulation(experiment)} " if experiment.simulated else ""
     ending = f" {divergence(experiment.diverged)}" if experiment.diverged is not None else ""
     return beginning + _finding(experiment, summary) + ending
+
+
+def unfinished(observed: Observed) -> list[str]:
+    """What a monitor saw no end of."""
+    found = [
+        f"Step {step.number} is incomplete and excluded from all statistics: {(step.incomplete or '')[:REASON].rstrip('.')}."
+        for step in observed.incomplete
+    ]
+    epochs = {step.number: counted(step.info["epochs"], "epoch") for step in observed.running}
+    return found + [f"Step {number} is not finished: {ended} so far." for number, ended in epochs.items()]
 
 
 def simulation(experiment: Experiment) -> str:
@@ -46,10 +64,14 @@ def divergence(step: StoredStep) -> str:
     return f"Step {step.spec.step} diverged at iteration {facts.get('iteration')} and is excluded from all statistics."
 
 
-def _finding(experiment: Experiment, summary: StepSummary | None) -> str:
+def _finding(experiment: Shown, summary: StepSummary | None) -> str:
     if summary is None:
         done = "Only one step has been run" if experiment.steps else "No step came to its end"
         return f"{done}: there are no past classes yet, so nothing can be forgotten."
+    if math.isnan(summary.mean_forgetting) and isinstance(experiment, Observed):
+        evaluated = experiment.numbered(summary.step).unpredicted is None
+        reason = "no past class was evaluated when it was learned" if evaluated else "the step was not evaluated"
+        return f"Step {summary.step}: forgetting is unknown, because {reason}. {_foresight(summary)}".rstrip()
     if math.isnan(summary.mean_forgetting):
         return f"Step {summary.step}: no past class had been learned, so there is nothing to forget."
     past = experiment.past_classes(summary.step).dropna(subset="forgetting")

@@ -1,0 +1,194 @@
+"""What monitors saw, as a user asks for it: `show`, `report`, `analyse` and `store`; never mixed with planned steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forgetscope.cli.app import app
+from forgetscope.store import Store, commit_observed, parquet_bytes, write_running
+from observed_steps import incomplete, observe, observed_record
+from strangers import GOLDEN, golden_copy, put
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def output(*arguments: str | Path) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())
+
+
+def error(*arguments: str | Path) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("Error: ")
+    return result.stderr
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Store:
+    """A store with nothing but observed steps."""
+    store = Store(tmp_path / "alone")
+    observe(store)
+    commit_observed(store, incomplete(4), "2026-01-02T00:00:00+00:00")
+    observe(store, 2, "ducks", settings={"lr": 0.2})
+    write_running(store, observed_record(3, "ducks", status="running"))
+    return store
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Store:
+    store = golden_copy(tmp_path / "both")
+    observe(store)
+    return store
+
+
+def test_a_store_of_observed_steps_alone_is_shown(alone: Store) -> None:
+    text = output("show", alone.path)
+    assert "Observed: 2 monitors" in text
+    assert "birds · Sequential · lr=0.1 memory=10" in text
+    assert "2 2 2 2 69 % 0.28 0.19 wren 0.38, owl 0.19" in text
+    assert "Step 4 is incomplete and excluded from all statistics: RuntimeError: stopped." in text
+    assert "Step 3 is not finished: 2 epochs so far." in text
+    assert "Past classes after step 3 of birds, most forgotten first" in text  # whose last step came last
+
+
+def test_one_monitor_and_one_step_can_be_asked_for(alone: Store) -> None:
+    text = output("show", alone.path, "--observed", "birds", "--step", "2")
+    assert "Past classes after step 2 of birds" in text
+    assert "Measured at the last layer." in text
+    assert "ducks" not in text
+    assert "steps of 'birds' that have past classes: 2, 3" in error("show", alone.path, "--observed", "birds", "--step", "9")
+    assert "monitors: birds, ducks" in error("show", alone.path, "--observed", "geese")
+    assert "--id and --observed name two things" in error("show", alone.path, "--observed", "birds", "--id", "f")
+
+
+def test_programs_get_the_same(alone: Store) -> None:
+    whole = json.loads(invoke("show", alone.path, "--json").stdout)
+    assert (whole["experiments"], whole["experiment"]) == ([], None)
+    assert [one["monitor"] for one in whole["observed"]] == ["birds", "ducks"]
+    assert [step["status"] for step in whole["observed"][1]["steps"]] == ["done", "done", "running"]
+    assert whole["latest"]["monitor"] == "birds"
+    one = json.loads(invoke("show", alone.path, "--observed", "birds", "--json").stdout)
+    assert one["summaries"][0]["mean_forgetting"] == pytest.approx(0.28125)
+    assert len(one["classes"]) == 2 + 4 + 6
+    held = json.loads(invoke("store", "list", alone.path, "--json").stdout)
+    assert (held["steps"], held["observed"], held["monitors"]) == (0, 6, 2)
+    assert json.loads(invoke("store", "verify", alone.path, "--json").stdout)["observed"] == 6
+    analysis = json.loads(invoke("analyse", alone.path, "--table", "observed_steps", "--json").stdout)
+    assert analysis["groups"][0]["setting"] == ["lr=0.1", "memory=10"]
+    assert "Settings are what the user" in analysis["cannot_know"][0]
+    assert "RuntimeError" in analysis["left_out"]["birds"][0]
+
+
+def test_planned_and_observed_steps_are_never_mixed(both: Store, tmp_path: Path) -> None:
+    text = output("show", both.path)
+    assert text.startswith(output("show", GOLDEN))  # then what monitors saw
+    assert "Observed: 1 monitor birds" in text
+    for command in (("analyse", "--table", "noise", "--json"), ("store", "sql", "SELECT count(*) AS n FROM classes", "--json")):
+        one, other = (json.loads(invoke(*command[:-1], path, command[-1]).stdout) for path in (GOLDEN, both.path))
+        for found in (one, other):
+            if isinstance(found, dict):
+                found.pop("store")
+        assert one == other
+    assert "experiment" in json.loads(invoke("show", both.path, "--json").stdout)
+    page = tmp_path / "page.html"
+    output("report", both.path, "-o", page)
+    assert "wren" not in page.read_text()
+
+
+def test_a_page_of_what_a_monitor_saw(alone: Store, both: Store, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    for arguments in ((alone.path, "--observed", "birds"), (both.path, "--observed", "birds"), (alone.path,)):
+        page.unlink(missing_ok=True)
+        output("report", *arguments, "-o", page)
+        assert "What Sequential forgot on birds" in page.read_text()
+    assert "--experiment and --observed" in error("report", both.path, "--observed", "birds", "--experiment", "f2", "-o", page)
+    assert "--format pdf and --observed" in error("report", both.path, "--observed", "birds", "--format", "pdf")
+
+
+def test_a_monitor_that_saw_no_end_has_no_page(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    commit_observed(store, incomplete(1))
+    assert "No step came to its end" in output("show", store.path)
+    message = error("report", store.path, "-o", tmp_path / "page.html")
+    assert "birds has nothing to show. No step came to its end" in message
+    assert "No step has past classes yet." in output("analyse", store.path, "--out", tmp_path / "out")
+
+
+def test_observed_steps_are_analysed_by_settings(alone: Store, both: Store, tmp_path: Path) -> None:
+    text = output("analyse", alone.path, "--out", tmp_path / "out")
+    assert "Means over monitors with equal settings" in text
+    assert "birds: Step 4 is incomplete" in text
+    assert "they are made of planned steps only" in text
+    assert sorted(path.name for path in (tmp_path / "out" / "observed").iterdir()) == [
+        f"observed_{name}.{kind}" for name in ("classes", "settings", "steps") for kind in ("csv", "parquet")
+    ]
+    table = output("analyse", both.path, "--observed", "--table", "observed_steps")
+    assert "birds 2 {" in table
+    assert "'nothing' is not known" in error("analyse", both.path, "--observed", "--table", "nothing")
+    assert "holds no observed steps" in error("analyse", GOLDEN, "--observed", "--table", "observed_steps")
+
+
+def test_a_damaged_one_is_named_and_the_others_are_shown(alone: Store) -> None:
+    step = alone.observed_step("birds", 3)
+    put(step, "confusion.parquet", parquet_bytes(step.table("confusion").slice(1)))
+    for command in (
+        ("show", alone.path),
+        ("analyse", alone.path, "--table", "observed_steps"),
+        ("show", alone.path, "--observed", "birds"),
+    ):
+        result = invoke(*command)
+        assert result.exit_code == 0
+        assert "Left out: Observed step birds/3 is damaged" in result.stderr
+    result = invoke("store", "verify", alone.path)
+    assert result.exit_code == 1
+    assert "birds/3/predictions.parquet" in result.stdout
+    assert "Moved to" in invoke("store", "verify", alone.path, "--quarantine").stdout
+    assert invoke("store", "verify", alone.path).exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("show",), ("report", "-o", "page.html"), ("analyse", "--table", "observed_steps")])
+def test_where_everything_is_damaged_it_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store(tmp_path / "store")
+    step = observe(store, 1)[0]
+    (step.folder / "observed.json").write_bytes(b"{")
+    assert "birds/1 is damaged" in error(command[0], store.path, *command[1:])
+
+
+def test_a_folder_that_is_a_link_is_named_and_not_followed(both: Store, tmp_path: Path) -> None:
+    (both.path / "observed").rename(tmp_path / "elsewhere")
+    (both.path / "observed").symlink_to(tmp_path / "elsewhere")
+    result = invoke("show", both.path)
+    assert (result.exit_code, "Observed" in result.stdout) == (0, False)
+    assert "Left out:" in result.stderr
+    assert "is a link to" in result.stderr
+
+
+def test_they_travel(both: Store, tmp_path: Path) -> None:
+    file = tmp_path / "a.tar"
+    assert "2 steps and 3 observed steps" in output("store", "export", both.path, "-o", file)
+    assert "5 steps imported" in output("store", "import", file, tmp_path / "copy")
+    assert "Exported 0 steps and 3 observed steps" in output("store", "export", both.path, "-o", file, "--observed", "birds")
+    assert "Exported 2 steps to" in output("store", "export", both.path, "-o", file, "--id", "f3fa")
+    result = output("store", "import", file, tmp_path / "third")
+    assert "2 steps imported" in result
+
+
+def test_text_of_a_stranger_steers_no_terminal(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    observe(store, 2, settings={"a\x1b[2J": "b\x1b[31m"}, network="\x1b[1mnet", said=("\x1b[2J",))
+    commit_observed(store, incomplete(3, reason="[red]\x1b[2J"))
+    for command in (("show",), ("show", "--observed", "birds"), ("analyse", "--table", "observed_steps")):
+        result = invoke(command[0], store.path, *command[1:])
+        assert result.exit_code == 0
+        assert "\x1b" not in result.stdout + result.stderr
