@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from conftest import run_experiment
-from forgetscope.errors import DamagedExport, DamagedStep, SpecError, StoreError, WriteError
+from conftest import TINY, run_experiment
+from forgetscope.errors import DamagedExport, DamagedStep, SpecError, StateFreed, StoreError, WriteError
 from forgetscope.files import is_locked
 from forgetscope.housekeeping import exchange
 from forgetscope.housekeeping.exchange import Imported, chains, export_steps, import_steps, plan_files
 from forgetscope.housekeeping.freeing import free, freeable
+from forgetscope.housekeeping.sql import query
 from forgetscope.housekeeping.verification import Damage, file_damage, verify_store
 from forgetscope.spec import RunSpec
 from forgetscope.store import FREED, STATE, Store, StoredStep
@@ -83,6 +84,42 @@ def test_without_states_markers_stand_for_them(store: Store, other: Store, tmp_p
         ).read_bytes()
     export_steps(other.steps(), tmp_path / "again.tar")  # what was freed there stays freed
     assert (tmp_path / "again.tar").read_bytes() == (tmp_path / "small.tar").read_bytes()
+
+
+def test_keepsakes_of_later_steps_can_be_left_out_and_are_made_again(other: Store, tmp_path: Path) -> None:
+    run = RunSpec(**TINY, keepsake="variance")
+    store, file = Store(tmp_path / "keepsakes"), tmp_path / "without.tar.xz"
+    *_, third = (step.id for step in run_experiment(run, store, device="cpu", threads=1).chain)
+    second = str(store.step(third).parent)
+    export_steps(store.steps(), file, states=False, keepsakes=2)
+    assert import_steps(file, other).damaged == {}
+    assert verify_store(other).damage == []
+    assert other.step(second).keepsakes().keys() == store.step(second).keepsakes().keys()
+    with pytest.raises(StateFreed, match=rf"The keepsakes of step {third[:8]} in .* were left out when it was exported"):
+        other.step(third).keepsakes()
+    found = query(other, "SELECT DISTINCT step FROM keepsakes").to_pydict()
+    assert found == {"step": [2]}
+    again = tmp_path / "again.tar.xz"
+    assert export_steps(other.steps(), again, states=False) == file.stat().st_size
+    assert again.read_bytes() == file.read_bytes()  # markers travel on
+
+    # Only a run that builds on it misses them: both are made again, and are what they were.
+    longer = run.model_copy(update={"sequence": (*run.sequence, (6, 7))})  # type: ignore[misc]
+    run_experiment(longer, other, device="cpu", threads=1)
+    for name in ("keepsakes.parquet", "state.safetensors"):
+        assert (other.step(third).folder / name).read_bytes() == (store.step(third).folder / name).read_bytes()
+    assert verify_store(other).damage == []
+
+
+def test_keepsakes_that_are_gone_without_their_marker_are_damage(tmp_path: Path) -> None:
+    store = Store(tmp_path / "keepsakes")
+    *_, third = run_experiment(RunSpec(**TINY, keepsake="variance"), store, device="cpu", threads=1).chain
+    (third.folder / "keepsakes.parquet").unlink()
+    for marker in (None, "0" * 64):
+        if marker is not None:
+            (third.folder / "keepsakes.freed").write_text(marker, encoding="ascii")
+        (damage,) = verify_store(store).damage
+        assert (damage.path.name, damage.reason) == ("keepsakes.parquet", "No such file or directory")
 
 
 def test_a_subset_is_whole_chains(store: Store, chain: list[str], other: Store, tmp_path: Path) -> None:

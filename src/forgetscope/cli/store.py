@@ -116,13 +116,17 @@ def export_to(
         ),
     ] = None,
     plan: Annotated[
-        str | None, typer.Option(metavar="PLAN-ID", help="The steps of this plan that are done, with their ancestors.")
+        list[str] | None,
+        typer.Option(metavar="PLAN-ID", help="The steps of this plan that are done, with their ancestors; may be repeated."),
     ] = None,
     observed: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="The observed steps of this monitor; may be repeated.", show_default=False),
     ] = None,
     without_states: Annotated[bool, typer.Option("--without-states", help="Results only: much smaller.")] = False,
+    keepsakes_up_to: Annotated[
+        int | None, typer.Option(min=0, metavar="STEP", help="Leave out the keepsakes of later steps.", show_default=False)
+    ] = None,
 ) -> None:
     """Write steps to one file that another machine can import and verify; compressed if its name ends in .xz."""
     from forgetscope.benchmark.records import steps_of_plan
@@ -132,14 +136,21 @@ def export_to(
 
     refuse_foreign_file(output, EXPORT, "export")
     opened, left_out = fs.Store.existing(store), Unreadable()
-    ids = [*(ids or []), *(steps_of_plan(opened, plan) if plan is not None else [])]
+    ids = [*(ids or []), *(id for name in plan or [] for id in steps_of_plan(opened, name))]
     everything = not ids and not observed
-    plans = [file for file in plan_files(opened, left_out) if file.parent.name == plan or everything]
+    plans = [file for file in plan_files(opened, left_out) if file.parent.name in (plan or []) or everything]
     left_out.tell(True)
     steps = chains(opened, ids) if ids or everything else []
     seen = opened.observed() if everything else [step for name in observed or [] for step in monitored(opened, name)]
     with patiently() as progress:
-        size = export_steps(steps, output, observed=seen, plans=plans, states=not without_states, progress=progress)
+        size = export_steps(
+            *(steps, output),
+            observed=seen,
+            plans=plans,
+            states=not without_states,
+            keepsakes=keepsakes_up_to,
+            progress=progress,
+        )
     also = f" and {counted(len(seen), 'observed step')}" if seen else ""
     echo(
         f"Exported {counted(len(steps), 'step')}{also} to {output.resolve()}, {size_text(size)}. "

@@ -29,7 +29,8 @@ from forgetscope.housekeeping.verification import contents_damage, file_damage, 
 from forgetscope.outputs import XZ_MEMORY, Progress, unheard
 from forgetscope.store import (
     ALL_TABLES,
-    FREED,
+    KEEPSAKES,
+    MARKERS,
     STATE,
     Store,
     StoredObserved,
@@ -47,7 +48,7 @@ CHUNK = 2**20  # bytes that are read at once
 INDEX_LIMIT = 256 * 2**20  # bytes; the index of ten thousand steps has about 15 MB
 XZ = b"\xfd7zXZ\0"  # how a compressed file begins
 XZ_RATIO, XZ_SMALL = 100, 2**26  # a compressed file may unpack to so many times its size, or to so many bytes
-FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in ALL_TABLES), STATE, FREED)
+FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in ALL_TABLES), STATE, *MARKERS.values())
 SEEN = ("manifest.json", RECORD, *(f"{name}.parquet" for name in OBSERVED_TABLES))  # files of an observed step
 MEMBER = re.compile(
     rf"steps/[0-9a-f]{{32}}/({'|'.join(map(re.escape, FILES))})|plans/{PLAN_ID.pattern}/plan\.json"
@@ -87,14 +88,16 @@ def export_steps(
     observed: Sequence[StoredObserved] = (),
     plans: Sequence[Path] = (),
     states: bool = True,
+    keepsakes: int | None = None,
     progress: Progress = unheard,
 ) -> int:
     """Write steps to one file, verifying each as it is read; returns how many bytes. Without states, markers stand for them.
 
-    plans: the plan.json files that say which steps belong to which experiment."""
+    plans: the plan.json files that say which steps belong to which experiment. keepsakes: of steps up to this number, with
+    markers for later ones; None: of all."""
     ordered = {f"steps/{step.id}": step for step in sorted(steps, key=lambda step: (step.spec.step, step.id))}
     seen = {f"observed/{step.id}": step for step in sorted(observed, key=lambda step: (step.name, step.number))}
-    members = {place: _members(step, states) for place, step in ordered.items()}
+    members = {place: _members(step, states, keepsakes) for place, step in ordered.items()}
     members |= {place: _listed(step) for place, step in seen.items()}
     entries = {f"{place}/{name}": entry for place, files in members.items() for name, entry in files.items()}
     recorded = {f"plans/{file.parent.name}/plan.json": _plan(file) for file in plans}
@@ -195,12 +198,13 @@ def _import_plan(store: Store, id: str, copy: Callable[[Path], None], result: Im
         result.damaged[f"plans/{id}/plan.json"] = str(refusal)
 
 
-def _members(step: StoredStep, states: bool) -> dict[str, Entry]:
+def _members(step: StoredStep, states: bool, keepsakes: int | None) -> dict[str, Entry]:
     """The files of a step as they will be in the file."""
     entries = _listed(step)
-    if not states or step.state_freed:
-        del entries[STATE]
-        entries[FREED] = _entry(_marker(step))
+    wanted = {STATE: states, KEEPSAKES: keepsakes is None or step.number <= keepsakes}
+    for name, marker in MARKERS.items():
+        if name in entries and (not wanted[name] or step.left_out(name)):
+            entries[marker] = _entry(entries.pop(name).sha256.encode())
     return dict(sorted(entries.items()))
 
 
@@ -212,21 +216,18 @@ def _listed(step: StoredTables) -> dict[str, Entry]:
 
 
 def _content(step: StoredTables, name: str, entry: Entry) -> bytes:
-    if name == FREED and isinstance(step, StoredStep):
-        return _marker(step)
+    for file, marker in MARKERS.items():
+        if name == marker:
+            return str(step.manifest[file]["sha256"]).encode()
     try:
         content = step.content(name) if name == "manifest.json" else step.verified(name)
     except DamagedStep:
-        if name != STATE or not isinstance(step, StoredStep) or not step.state_freed:
+        if not step.left_out(name):
             raise
         content = b""  # freed since it was listed
     if _entry(content) != entry:
         raise StoreError(f"{step.title} changed while it was exported: {step.folder / name}. Run the export again.")
     return content
-
-
-def _marker(step: StoredStep) -> bytes:
-    return str(step.manifest[STATE]["sha256"]).encode()
 
 
 def _entry(content: bytes) -> Entry:

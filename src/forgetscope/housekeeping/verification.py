@@ -8,7 +8,7 @@ from forgetscope.data.limits import SNAPSHOT_BYTES
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
 from forgetscope.outputs import Progress, unheard
-from forgetscope.store import ALL_TABLES, FREED, STATE, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
+from forgetscope.store import ALL_TABLES, KEEPSAKES, MARKERS, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
 from forgetscope.store.observed import MONITOR, OBSERVED_TABLES, RECORD, RUNNING
 
 
@@ -157,7 +157,7 @@ def contents_damage(step: StoredStep) -> Iterator[Damage]:
     """Tables that are whole, as is the record, and contradict others of the step; and one that is lost."""
     if not step.has("predictions") and step.simulated is None and step.info["schema"] >= 2:
         yield Damage(step.folder / "predictions.parquet", "not there, and every step of its version has it", step.folder)
-    for read in (step.predictions, step.keepsakes):
+    for read in (step.predictions, *([] if step.left_out(KEEPSAKES) else [step.keepsakes])):
         try:
             read()
         except DamagedStep as error:
@@ -191,10 +191,10 @@ def file_damage(step: StoredTables) -> Iterator[Damage]:
             if name.removesuffix(".parquet") in ALL_TABLES:
                 step.table(name.removesuffix(".parquet"))  # type: ignore[arg-type]
         except DamagedStep as error:
-            if name != STATE or not isinstance(step, StoredStep) or not step.state_freed:
+            if not step.left_out(name):
                 yield Damage(step.folder / error.file, error.reason, step.folder)
     for path in sorted(step.folder.iterdir()):
-        if path.name not in {*manifest, "manifest.json", *([FREED] if isinstance(step, StoredStep) else [])}:
+        if path.name not in {*manifest, "manifest.json", *(MARKERS.values() if isinstance(step, StoredStep) else [])}:
             yield Damage(path, "not in the manifest", path)
 
 

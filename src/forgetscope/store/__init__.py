@@ -24,7 +24,13 @@ from forgetscope.store.observed import (
     commit_observed as commit_observed,
     write_running as write_running,
 )
-from forgetscope.store.stepfiles import FREED as FREED, STATE as STATE, TableName as TableName
+from forgetscope.store.stepfiles import (
+    FREED as FREED,
+    KEEPSAKES as KEEPSAKES,
+    MARKERS as MARKERS,
+    STATE as STATE,
+    TableName as TableName,
+)
 from forgetscope.store.stored import ALL_TABLES as ALL_TABLES, SCHEMA as SCHEMA, TABLES as TABLES, StoredStep as StoredStep
 from forgetscope.store.tables import parquet_bytes as parquet_bytes
 from forgetscope.store.verified import StoredTables as StoredTables, past_rows as past_rows

@@ -29,7 +29,7 @@ from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
 from forgetscope.files import cannot_write, locked, put_aside, sync_folder, told, write_new
 from forgetscope.spec import StepSpec
 from forgetscope.store.observed import MONITOR, NUMBER, RUNNING, RunningObserved, StoredObserved
-from forgetscope.store.stepfiles import STATE, TableName
+from forgetscope.store.stepfiles import MARKERS, STATE, TableName
 from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, Tensors
 from forgetscope.store.tables import json_bytes, manifest_bytes, parquet_bytes
 
@@ -241,21 +241,23 @@ class Store:
                 write_new(folder / name, data, durable=durable)
 
         if not self.install(record.id, write, durable=durable) and self.step(record.id).state_freed:
-            self._bring_back(self.step(record.id), contents[STATE], write)
+            self._bring_back(self.step(record.id), contents, write)
         shutil.rmtree(self.working(record.id), ignore_errors=True)
         return self.step(record.id)
 
-    def _bring_back(self, step: StoredStep, state: bytes, write: Callable[[Path], None]) -> None:
-        """Put a state that was freed, and has been recomputed, into its place.
+    def _bring_back(self, step: StoredStep, contents: Mapping[str, bytes], write: Callable[[Path], None]) -> None:
+        """Put what was left out, and has been recomputed, into its place.
 
         Under another environment its last bits may differ; then the record as it was goes to quarantine and ours stands."""
-        if hashlib.sha256(state).hexdigest() != step.manifest[STATE]["sha256"]:
+        gone = [name for name in MARKERS if step.left_out(name)]
+        if any(hashlib.sha256(contents.get(name, b"")).hexdigest() != step.manifest[name]["sha256"] for name in gone):
             self.quarantine(step.folder)
             self.install(step.id, write)
             return
-        with told(step.folder / STATE), self._building(step.id) as folder:
-            write_new(folder / STATE, state)
-            os.replace(folder / STATE, step.folder / STATE)
+        with told(step.folder / gone[-1]), self._building(step.id) as folder:
+            for name in gone:
+                write_new(folder / name, contents[name])
+                os.replace(folder / name, step.folder / name)
             sync_folder(step.folder)
 
     def install(self, id: str, write: Callable[[Path], None], *, durable: bool = True) -> bool:

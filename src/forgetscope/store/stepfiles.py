@@ -16,13 +16,21 @@ from forgetscope.spec import StepSpec, canonical_id, step_id
 TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra", "predictions", "keepsakes"]
 STATE = "state.safetensors"
 FREED = "state.freed"  # the SHA-256 of a state that was freed; written before the state goes
+KEEPSAKES = "keepsakes.parquet"
+MARKERS = {STATE: FREED, KEEPSAKES: "keepsakes.freed"}  # what may be left out on purpose, and what then stands for it
 
 TABLE_BYTES = 256 * 2**20  # of a table's file
 RECORD_BYTES = 16 * 2**20
 PLAN_BYTES = 64 * 2**20  # of a plan.json
 PLAN_ID = re.compile(r"[\w-][\w.-]{0,199}")  # and the name of its folder
 STEPS = 100_000  # the highest number of a step
-_LIMITS = {"manifest.json": 2**20, "step.json": RECORD_BYTES, "observed.json": RECORD_BYTES, STATE: 8 * 2**30, FREED: 1024}
+_LIMITS = {
+    "manifest.json": 2**20,
+    "step.json": RECORD_BYTES,
+    "observed.json": RECORD_BYTES,
+    STATE: 8 * 2**30,
+    **dict.fromkeys(MARKERS.values(), 1024),
+}
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Scalar = str | int | float | bool | None

@@ -17,7 +17,7 @@ from forgetscope.measuring.keepsakes import Keepsake
 from forgetscope.spec import StepSpec
 from forgetscope.store.condition import Setting
 from forgetscope.store.contents import keepsakes_of
-from forgetscope.store.stepfiles import FREED, STATE, TableName, checked_record, limit_of
+from forgetscope.store.stepfiles import KEEPSAKES, MARKERS, STATE, TableName, checked_record, limit_of
 from forgetscope.store.verified import StoredTables
 
 SCHEMA = 2
@@ -104,9 +104,14 @@ class StoredStep(StoredTables):
 
     def keepsakes(self) -> dict[int, Keepsake | None]:
         """By past class, in the order of the head's nodes; None where nothing was kept. Empty where the step asks for none."""
-        kind, file = self.spec.rehearsal.keepsake if self.spec.rehearsal else None, "keepsakes.parquet"
+        kind, file = self.spec.rehearsal.keepsake if self.spec.rehearsal else None, KEEPSAKES
         if kind is None or self.simulated is not None:
             return {}
+        if self.left_out(file):
+            raise StateFreed(
+                f"The keepsakes of step {self.id[:8]} in {self.store} were left out when it was exported; all else is there. "
+                "The next `forgetscope run` that builds on this step recomputes them."
+            )
         if not self.has("keepsakes"):
             raise self.damaged(file, "not there, and its specification asks for it")
         past = self.past_classes("class_id", "introduced_step")
@@ -120,7 +125,7 @@ class StoredStep(StoredTables):
         try:
             content = self.verified(STATE)
         except DamagedStep:
-            if not self.state_freed:
+            if not self.left_out(STATE):
                 raise
             raise StateFreed(
                 f"The state of step {self.id[:8]} in {self.store} was freed by `forgetscope store gc`; "
@@ -134,20 +139,26 @@ class StoredStep(StoredTables):
 
     @property
     def state_freed(self) -> bool:
-        """Whether the state is gone on purpose: it is not there, and the marker names the one that was."""
+        """Whether something that the next step starts from, its state or its keepsakes, is gone on purpose."""
+        return any(map(self.left_out, MARKERS))
+
+    def left_out(self, name: str) -> bool:
+        """Whether it is gone on purpose: it is not there, and a marker names the one that was."""
+        if name not in MARKERS or name not in self.manifest:
+            return False
         try:
-            marker = read_regular(self.folder / FREED, limit_of(FREED))
+            marker = read_regular(self.folder / MARKERS[name], limit_of(MARKERS[name]))
         except OSError:
             return False
-        return marker.decode("ascii", "replace") == self.manifest[STATE]["sha256"] and not (self.folder / STATE).exists()
+        return marker.decode("ascii", "replace") == self.manifest[name]["sha256"] and not (self.folder / name).exists()
 
     def verify(self) -> None:
-        """Read and check every file; raises DamagedStep at the first that does not match. A freed state is no damage."""
+        """Read and check every file; raises DamagedStep at the first that does not match. What was left out is no damage."""
         for name in self.manifest:
             try:
                 self.check(name)
             except DamagedStep:
-                if name != STATE or not self.state_freed:  # asked afterwards: it may be freed while we look
+                if not self.left_out(name):  # asked afterwards: it may be freed while we look
                     raise
         _ = self.info
 

@@ -91,7 +91,11 @@ class StoredTables(ABC):
         )
 
     def has(self, name: TableName) -> bool:
-        return f"{name}.parquet" in self.manifest
+        return f"{name}.parquet" in self.manifest and not self.left_out(f"{name}.parquet")
+
+    def left_out(self, name: str) -> bool:
+        """Whether a file that the manifest names is gone on purpose; nothing is, of most."""
+        return False
 
     def table(self, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
         """All columns, or some of them, which are decoded alone."""
