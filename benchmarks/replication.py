@@ -1,39 +1,131 @@
-"""The tables of docs/replication.md: python benchmarks/replication.py STORE [STORE-OF-CONTRASTS] > tables.md
+"""What docs/replication.md shows, and the files that `forgetscope replication` unpacks, from a store.
 
-The first store is what `forgetscope replication` unpacks, the second what the two contrasts in docs/replication.md make.
+    python benchmarks/replication.py tables STORE [STORE-OF-CONTRASTS]    # into docs/replication.md, between its marks
+    python benchmarks/replication.py bundle STORE [20=2 ...]              # a file per increment, into the package
+
+STORE holds steps of `examples/replication.toml`, the second store those of the two contrasts that docs/replication.md
+describes; without it their tables stay as they are. 20=2: the file of 20 % increments has keepsakes up to second steps only.
+The same steps give files of the same bytes.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 import forgetscope as fs
-from forgetscope.analysis.inputs.samples import GridCell, Sample
+from forgetscope.analysis.inputs.samples import POOLED, GridCell, Sample
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, mean_estimate
+from forgetscope.benchmark.records import recorded_plans, steps_of_plan
+from forgetscope.housekeeping.exchange import chains, export_steps
 from forgetscope.report.words.notation import PLAIN
 
 RESAMPLES = 10_000  # of intervals of standard deviations, which these tables do not show
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "replication.md"
+PACKAGED = ROOT / "src" / "forgetscope" / "housekeeping" / "replicated"
+LIMIT = 15_000_000  # bytes of all files together
 
 
 def main() -> None:
-    analysis = fs.analyse(sys.argv[1], resamples=RESAMPLES)
-    print("## How uneven, and how much of it is noise\n")
-    print(table(("step", "increment", "retention", "n", *(title for title, _ in SEVERITY)), severity(analysis)))
-    print("\n## What ranks the classes\n")
-    print(table(("step", "increment", "retention", *RANKED, "ceiling"), ranking(analysis)))
-    print("\n## The paper's claims\n")
-    print(table(("claim", "verdict", "step 2", "step 3", "elsewhere"), claims(analysis)))
-    if len(sys.argv) > 2:
-        print("\n## Contrasts\n")
-        other = fs.analyse(sys.argv[2], resamples=RESAMPLES)
-        compared = contrasts(analysis, other)
-        print(table(("retention", "setting", "n", "mean FG", *(title for title, _ in SEVERITY), *RANKED, "ceiling"), compared))
-        print("\nDifferences to the replication on the same sequences and seeds, in Fisher's z:\n")
-        print(table(("retention", "setting", "pairs", *RANKED[:3]), paired(analysis, other)))
+    command, store, *more = sys.argv[1:]
+    if command == "tables":
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(filled(text, dict(blocks(store, *more))), encoding="utf-8")
+    else:
+        bundle(fs.Store.existing(store), {name: int(step) for name, step in (setting.split("=") for setting in more)})
+
+
+def filled(text: str, made: dict[str, str]) -> str:
+    """The page with what was made between the marks of that name."""
+    for name, block in made.items():
+        mark = re.compile(rf"(<!-- made: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        text, count = mark.subn(lambda found, block=block: f"{found[1]}\n{block}\n\n{found[2]}", text)
+        if count != 1:
+            raise SystemExit(f"{PAGE} has {count} places for {name}, expected 1.")
+    return text
+
+
+def blocks(store: str, contrasts_store: str | None = None) -> Iterator[tuple[str, str]]:
+    """By the name of its marks, everything on the page that is made here."""
+    analysis = fs.analyse(store, resamples=RESAMPLES)
+    yield "there", table(("increment", "retention", "second steps", "third steps", "further runs of one step"), there(analysis))
+    yield "verdicts", verdicts(analysis)
+    yield "severity", table(("step", "increment", "retention", "n", *(title for title, _ in SEVERITY)), severity(analysis))
+    yield "ranking", table(("step", "increment", "retention", *RANKED, "ceiling"), ranking(analysis))
+    yield "weights", table(("step", "increment", "retention", "n", *RANKED[:3]), weights(analysis))
+    yield "controlled", table(("step", "increment", "retention", "runs", "classes", "mean", "rising"), controlled(analysis))
+    yield "claims", table(("claim", "verdict", "step 2", "step 3", "elsewhere"), claims(analysis))
+    if contrasts_store is not None:
+        other = fs.analyse(contrasts_store, resamples=RESAMPLES)
+        head = ("retention", "setting", "n", "mean FG", *(title for title, _ in SEVERITY), *RANKED, "ceiling")
+        yield "contrasts", table(head, contrasts(analysis, other))
+        yield "differences", table(("retention", "setting", "pairs", *RANKED[:3]), paired(analysis, other))
+
+
+def bundle(store: fs.Store, keepsakes: Mapping[str, int]) -> None:
+    """Every plan's steps that are done, a file per increment: what its partitions have in common takes space once.
+
+    keepsakes: by increment, of steps up to which number; where it says nothing, of all."""
+    by_increment: dict[str, list[str]] = {}
+    for plan in recorded_plans(store):
+        increments = tomllib.loads(plan["benchmark"])["increments"]
+        by_increment.setdefault("-".join(f"{100 * share:g}" for share in increments), []).append(plan["id"])
+    for name, plans in by_increment.items():
+        steps = chains(store, list(dict.fromkeys(id for plan in plans for id in steps_of_plan(store, plan))))
+        files = [store.path / "plans" / plan / "plan.json" for plan in plans]
+        path = PACKAGED / f"{name}.tar.xz"
+        size = export_steps(steps, path, plans=files, states=False, keepsakes=keepsakes.get(name))
+        print(f"{path.name}: {len(steps)} steps, {size:,} bytes")
+    sizes = {path.name: path.stat().st_size for path in sorted(PACKAGED.glob("*.tar.xz"))}
+    others = [name for name in sizes if name.removesuffix(".tar.xz") not in by_increment]
+    print(
+        f"{sum(sizes.values()):,} of {LIMIT:,} bytes. Not made now, delete what these replace: {', '.join(others) or 'none'}."
+    )
+
+
+def there(analysis: fs.Analysis) -> Iterable[Sequence[str]]:
+    (sample,) = analysis.collection.samples
+    for increment in sample.increments(2):
+        for retention in sample.retentions(2):
+            steps = [int(sample.mask(GridCell(number, retention, increment)).sum()) for number in (2, 3)]
+            again = [
+                runs
+                for runs in analysis.collection.reruns
+                if (runs.cell.retention, runs.cell.increment) == (retention, increment)
+            ]
+            told = ", ".join(f"{len(runs.runs) - 1} of a step {runs.cell.step}" for runs in again)
+            yield [f"{increment} %", f"{retention} %", *map(str, steps), told]
+
+
+def verdicts(analysis: fs.Analysis) -> str:
+    counts = analysis.more["claims"]["verdict"].value_counts()
+    told = ", ".join(f"{int(counts.get(word, 0))} {word}" for word in ("confirmed", "contested", "undecided"))
+    return f"Of the claims that can be asked: {told}."
+
+
+def weights(analysis: fs.Analysis) -> Iterable[Sequence[str]]:
+    keys = ["subset", "class_pct", "rehearsal_pct"]
+    for _, rows_here in analysis.table("coefficients").groupby(keys, sort=False):
+        found = {row["quantity"]: Estimate(*row[["mean", "mean_lo", "mean_hi", "n"]]) for row in rows(rows_here)}
+        if not np.isnan(found["SIC"].value):
+            yield [
+                *place(rows_here.iloc[0]),
+                str(rows_here.iloc[0]["n"]),
+                *(PLAIN.estimate(found[name]) for name in RANKED[:3]),
+            ]
+
+
+def controlled(analysis: fs.Analysis) -> Iterable[Sequence[str]]:
+    for row, runs in zip(rows(analysis.table("controlled_experiments")), analysis.collection.reruns, strict=True):
+        rising = int((runs.correlations()[0] > 0).sum())
+        yield [*place(row), str(len(runs.runs)), str(row["n"]), PLAIN.number(row["mean"]), str(rising)]
 
 
 SEVERITY = (
@@ -56,7 +148,8 @@ def ranking(analysis: fs.Analysis) -> Iterable[Sequence[str]]:
 
 def partitions(analysis: fs.Analysis) -> pd.DataFrame:
     noise = analysis.more["noise"]
-    return noise[(noise["rehearsal_pct"] != "") & (noise["rehearsal_pct"] != "pooled")]
+    single = ~noise[["rehearsal_pct", "class_pct"]].isin(["", POOLED]).any(axis=1)
+    return noise[single]
 
 
 def rhos(analysis: fs.Analysis, row: pd.Series) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +18,7 @@ from forgetscope.cli.app import app
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import StoreError
 from forgetscope.housekeeping import replication
+from forgetscope.housekeeping.exchange import export_steps, import_steps
 from forgetscope.housekeeping.verification import verify_store
 
 FILE = Path(__file__).parents[2] / "examples" / "replication.toml"
@@ -51,10 +54,13 @@ def test_it_is_unpacked_once(unpacked: fs.Store) -> None:
 
 def test_as_a_user_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(replication, "FILES", "10-8.tar.xz")  # one of them is enough
+    smallest = min(FILES, key=lambda path: len(path.read_bytes()))  # one of them is enough
+    monkeypatch.setattr(replication, "FILES", smallest.name)
     result = CliRunner().invoke(app, ["replication"])
     assert result.exit_code == 0, result.output
-    assert "30 steps imported into replication, 0 there already." in result.stdout
+    steps = len(fs.Store(tmp_path / "replication").ids())
+    assert steps > 0
+    assert f"{steps} steps imported into replication, 0 there already." in result.stdout
     assert "Look at it: forgetscope show replication" in result.stdout
 
 
@@ -62,3 +68,34 @@ def test_an_installation_without_them_says_so(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(replication, "FILES", "*.zip")
     with pytest.raises(StoreError, match="This installation has no results of the replication"):
         fs.unpack_replication(tmp_path / "store")
+
+
+@pytest.mark.slow
+def test_the_page_has_the_tables_that_these_steps_give(unpacked: fs.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for contrasts, whose steps are not in the package."""
+    monkeypatch.syspath_prepend(str(FILE.parents[1] / "benchmarks"))
+    script: Any = importlib.import_module("replication")
+    page = script.PAGE.read_text(encoding="utf-8")
+    assert script.filled(page, dict(script.blocks(str(unpacked.path)))) == page
+    with pytest.raises(SystemExit, match=r"has 0 places for nothing, expected 1"):
+        script.filled(page, {"nothing": ""})
+
+
+def test_a_bundle_has_a_file_per_increment(unpacked: fs.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FILE.parents[1] / "benchmarks"))
+    script: Any = importlib.import_module("replication")
+    monkeypatch.setattr(script, "PACKAGED", tmp_path)
+    few = fs.Store(tmp_path / "few")
+    sequence = unpacked.chain(next(step.id for step in unpacked.steps() if step.number == 3))
+    (plan,) = [
+        path
+        for path in (unpacked.path / "plans").glob("*/plan.json")
+        if f'"{sequence[-1].id}"' in path.read_text(encoding="utf-8")
+    ]
+    export_steps(sequence, tmp_path / "few.tar", plans=[plan])
+    import_steps(tmp_path / "few.tar", few)
+    script.bundle(few, {})
+    whole = (tmp_path / "10.tar.xz").stat().st_size
+    script.bundle(few, {"10": 2})
+    assert (tmp_path / "10.tar.xz").stat().st_size < whole
+    assert import_steps(tmp_path / "10.tar.xz", fs.Store(tmp_path / "again")).new == [step.id for step in sequence]

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from forgetscope.analysis.statistics.anova import Coding, anova, benjamini_hochberg, explained, holm
+from forgetscope.analysis.statistics.anova import Coding, _test, anova, benjamini_hochberg, explained, holm
 
 Array = NDArray[np.float64]
 
@@ -165,3 +165,12 @@ def test_what_effects_explain_is_held_by_its_interval_about_as_often_as_it_says(
         found = explained(effect.f, effect.df1, effect.df2, 120)
         held.append(found.low <= truth <= found.high)
     assert 0.9 < np.mean(held) < 0.99
+
+
+def test_a_variance_that_rounding_leaves_below_zero_is_too_little_and_no_warning() -> None:
+    contrast, covariance = np.array([[1.0, -1.0]]), np.array([[1.0, 1.0 + 1e-16], [1.0 + 2e-16, 1.0 - 1e-15]])
+    assert (contrast @ covariance @ contrast.T)[0, 0] < 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        effect = _test(contrast, np.array([1.0, 2.0]), covariance, 5, "")
+    assert effect.reason == "too little variation to tell the levels apart"

@@ -137,7 +137,7 @@ def _test(contrast: Array, means: Array, covariance: Array, df2: int, reason: st
     df1 = len(contrast)
     if not reason:
         spread = contrast @ covariance @ contrast.T
-        scale = np.sqrt(np.diag(spread))
+        scale = np.sqrt(np.maximum(np.diag(spread), 0.0))  # rounding may leave it below
         if not (scale > 0).all() or np.linalg.matrix_rank(spread / np.outer(scale, scale), tol=1e-10, hermitian=True) < df1:
             reason = "no variation within cells" if not covariance.any() else "too little variation to tell the levels apart"
     if reason:
