@@ -8,7 +8,7 @@ from forgetscope.data.limits import SNAPSHOT_BYTES
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
 from forgetscope.outputs import Progress, unheard
-from forgetscope.store import ALL_TABLES, KEEPSAKES, MARKERS, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
+from forgetscope.store import ALL_TABLES, KEEPSAKES, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
 from forgetscope.store.observed import MONITOR, OBSERVED_TABLES, RECORD, RUNNING
 
 
@@ -194,7 +194,7 @@ def file_damage(step: StoredTables) -> Iterator[Damage]:
             if not step.left_out(name):
                 yield Damage(step.folder / error.file, error.reason, step.folder)
     for path in sorted(step.folder.iterdir()):
-        if path.name not in {*manifest, "manifest.json", *(MARKERS.values() if isinstance(step, StoredStep) else [])}:
+        if path.name not in {*manifest, "manifest.json", *step.markers.values()}:
             yield Damage(path, "not in the manifest", path)
 
 

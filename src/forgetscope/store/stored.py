@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from forgetscope.errors import DamagedStep, StateFreed
-from forgetscope.files import read_regular
 from forgetscope.measuring.keepsakes import Keepsake
 from forgetscope.spec import StepSpec
 from forgetscope.store.condition import Setting
 from forgetscope.store.contents import keepsakes_of
-from forgetscope.store.stepfiles import KEEPSAKES, MARKERS, STATE, TableName, checked_record, limit_of
+from forgetscope.store.stepfiles import KEEPSAKES, MARKERS, STATE, TableName, checked_record
 from forgetscope.store.verified import StoredTables
 
 SCHEMA = 2
@@ -37,6 +36,7 @@ class StoredStep(StoredTables):
     step.json, checked before, and taken for it."""
 
     needed = frozenset({"step.json", STATE, *(f"{name}.parquet" for name in TABLES)})
+    markers = MARKERS
 
     name: str = ""
     known: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
@@ -141,16 +141,6 @@ class StoredStep(StoredTables):
     def state_freed(self) -> bool:
         """Whether something that the next step starts from, its state or its keepsakes, is gone on purpose."""
         return any(map(self.left_out, MARKERS))
-
-    def left_out(self, name: str) -> bool:
-        """Whether it is gone on purpose: it is not there, and a marker names the one that was."""
-        if name not in MARKERS or name not in self.manifest:
-            return False
-        try:
-            marker = read_regular(self.folder / MARKERS[name], limit_of(MARKERS[name]))
-        except OSError:
-            return False
-        return marker.decode("ascii", "replace") == self.manifest[name]["sha256"] and not (self.folder / name).exists()
 
     def verify(self) -> None:
         """Read and check every file; raises DamagedStep at the first that does not match. What was left out is no damage."""

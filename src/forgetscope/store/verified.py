@@ -36,6 +36,7 @@ class StoredTables(ABC):
     """What a step and an observed step have in common. Nothing is read before it is asked for; what is read is verified."""
 
     needed: ClassVar[frozenset[str]]  # files that the manifest must name
+    markers: ClassVar[Mapping[str, str]] = {}  # what may be left out on purpose, and the file that then stands for it
 
     folder: Path
 
@@ -94,8 +95,14 @@ class StoredTables(ABC):
         return f"{name}.parquet" in self.manifest and not self.left_out(f"{name}.parquet")
 
     def left_out(self, name: str) -> bool:
-        """Whether a file that the manifest names is gone on purpose; nothing is, of most."""
-        return False
+        """Whether a file is gone on purpose: it is not there, and a marker names the one that was."""
+        if name not in self.markers or name not in self.manifest:
+            return False
+        try:
+            marker = read_regular(self.folder / self.markers[name], limit_of(self.markers[name]))
+        except OSError:
+            return False
+        return marker.decode("ascii", "replace") == self.manifest[name]["sha256"] and not (self.folder / name).exists()
 
     def table(self, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
         """All columns, or some of them, which are decoded alone."""
