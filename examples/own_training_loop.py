@@ -1,18 +1,18 @@
-"""A probe in a bare PyTorch loop: which of the past classes is this network losing, and can one see it coming?
+"""A monitor in a bare PyTorch loop: which of the past classes is this network losing, and can one see it coming?
 
     python examples/own_training_loop.py
     python examples/own_training_loop.py --epochs 10 --kept 5
+    forgetscope show own-loop
 
 Nothing of forgetscope's own training is used. A small network learns some classes of the embedded data set, keeps a few
-images of each, and learns as many new classes while it rehearses these. The probe is asked after every epoch; at the end its
-ranking stands beside what was really forgotten. The sums go into a checkpoint and come back, as they would in a long run.
-Half a minute on one core.
+images of each, and learns as many new classes while it rehearses these. The monitor watches both steps: it measures after every
+epoch, says which classes are at risk and why, and leaves a store. At the end its ranking stands beside what was really
+forgotten. The monitor's state goes into a checkpoint, as it would in a long run. A minute on one core.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -54,18 +54,13 @@ def train_one_epoch(network: Network, optimiser: torch.optim.Optimizer, *parts: 
         optimiser.step()
 
 
-@torch.no_grad()
-def accuracies(network: Network, images: Tensor, labels: Tensor, classes: int) -> Tensor:
-    right = (network.eval()(images).argmax(dim=1) == labels).float()
-    return torch.stack([right[labels == node].mean() for node in range(classes)])
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--classes", type=int, default=6, help="of each of the two steps")
     options.add_argument("--epochs", type=int, default=8)
     options.add_argument("--kept", type=int, default=20, help="images of each past class that are rehearsed")
     options.add_argument("--image-size", type=int, default=16)
+    options.add_argument("--store", type=Path, default=Path("own-loop"))
     given = options.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)  # so small a network is faster with one
@@ -78,32 +73,31 @@ def main() -> None:
         return pixels, torch.from_numpy(part.labels[where])  # type: ignore[attr-defined]
 
     old, new, test = images_of(data.train, 0), images_of(data.train, past), images_of(data.test, 0)
+    both = (torch.cat([test[0], images_of(data.test, past)[0]]), torch.cat([test[1], images_of(data.test, past)[1]]))
+    names = dict(enumerate(data.classes))
+    monitor = fs.Monitor(given.store, "characters", settings={"kept": given.kept}, names=names, tell=print)
+
     network = Network(past)
     optimiser = torch.optim.SGD(network.parameters(), 0.05, momentum=0.9)
-    for _ in range(3 * given.epochs):
-        train_one_epoch(network, optimiser, old)
-    learned = accuracies(network, *test, past)
+    with monitor.step(network, new=old) as step:
+        for _ in range(3 * given.epochs):
+            train_one_epoch(network, optimiser, old)
+            step.epoch_ended()
+        step.evaluate(test)
 
-    rehearsed = torch.cat([torch.nonzero(old[1] == node)[: given.kept, 0] for node in range(past)])
+    kept = torch.cat([torch.nonzero(old[1] == node)[: given.kept, 0] for node in range(past)])
+    memory = (old[0][kept], old[1][kept])
     network.grow(past)
-    probe = fs.Probe(*old, rehearsed, *new, alpha=0.5)
-    probe.measure(network)
     optimiser = torch.optim.SGD(network.parameters(), 0.05, momentum=0.9)
-    for _ in range(given.epochs):
-        train_one_epoch(network, optimiser, new, (old[0][rehearsed], old[1][rehearsed]))
-        probe.measure(network)
+    with monitor.step(network, past=old, memory=memory, new=new, alpha=0.5) as step:
+        for _ in range(given.epochs):
+            train_one_epoch(network, optimiser, new, memory)
+            step.epoch_ended()
+            torch.save({"network": network.state_dict(), "monitor": monitor.state_dict()}, given.store / "checkpoint.pt")
+        step.evaluate(both)
 
-    with tempfile.TemporaryDirectory() as folder:  # your own checkpoint has the network and the optimiser beside it
-        torch.save({"probe": probe.sums.state_dict()}, Path(folder) / "checkpoint.pt")
-        probe.sums.reset()
-        probe.sums.load_state_dict(torch.load(Path(folder) / "checkpoint.pt", weights_only=True)["probe"])
-
-    frame = probe.sums.to_frame().drop(columns="all_nic")
-    frame.insert(0, "class", [data.classes[node] for node in frame.index])
-    frame["accuracy when learned"] = learned.numpy()
-    frame["forgetting"] = (1 - accuracies(network, *test, past) / learned).numpy()
-    print(f"{len(probe.sums)} probes; the classes that the probe expects to be lost first:\n")
-    print(frame.sort_values("sic", ascending=False).round(3).to_string(index=False))
+    frame = step.to_frame().drop(columns=["all_nic", "log_sim"])
+    print(f"\n{step}\n\n{frame.sort_values('sic', ascending=False).round(3).to_string(index=False)}")
     rho = frame[["sic", "nic"]].corrwith(frame["forgetting"], method="spearman")
     print(f"\nrank correlation with forgetting: SIC {rho['sic']:+.2f}, NIC {rho['nic']:+.2f}")
 

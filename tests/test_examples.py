@@ -20,7 +20,7 @@ SMALL = {
 }
 SAYS = {
     "own_policy": "own_policy:median_confident  ",
-    "own_training_loop": "2 probes; the classes that the probe expects to be lost first",
+    "own_training_loop": "MonitoredStep(characters/2: 2 probes, 1 epoch. 3 past classes, ",
     "read_a_store": "glyphs 8x8, resnet8, 3 steps",
 }
 

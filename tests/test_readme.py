@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
 
 from conftest import TINY
 from forgetscope.benchmark.space import BenchmarkSpec
@@ -28,8 +29,8 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_readme_has_the_examples_that_these_tests_know() -> None:
-    assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python"}
-    assert [len(blocks(kind)) for kind in ("toml", "sh", "python")] == [1, 6, 3]
+    assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python", "text"}
+    assert [len(blocks(kind)) for kind in ("toml", "sh", "python", "text")] == [1, 6, 2, 1]
 
 
 def test_the_configuration_is_valid_and_the_same_as_in_the_examples() -> None:
@@ -91,23 +92,61 @@ def test_the_example_of_a_benchmark_in_python_runs(
     assert re.fullmatch(r"(Experiment\(\w{8}: squares, resnet8, \d steps, seed \d+\)\n){2}", capsys.readouterr().out)
 
 
-def test_the_probe_example_runs_in_a_plain_loop(
+def own_data() -> dict[str, object]:
+    """What somebody's own loop has: three past classes, two new ones."""
+    generator = torch.Generator().manual_seed(0)
+    past = (torch.randn(30, 3, 8, 8, generator=generator), torch.arange(30) % 3)
+    new = (torch.randn(20, 3, 8, 8, generator=generator), 3 + torch.arange(20) % 2)
+    return {
+        "network": build_network("resnet8", 5, None),
+        "epochs": 1,
+        "past_images": past[0],
+        "past_labels": past[1],
+        "rehearsed": torch.arange(6),
+        "new_images": new[0],
+        "new_labels": new[1],
+        "past_data": TensorDataset(*past),
+        "memory": (past[0][:6], past[1][:6]),
+        "new_data": DataLoader(TensorDataset(*new), 7, shuffle=True),
+        "test_data": past,
+        "train_one_epoch": lambda network: network.train(),
+    }
+
+
+def test_the_monitor_example_runs_in_a_plain_loop_and_prints_what_is_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    network = build_network("resnet8", 5, None)
-    generator = torch.Generator().manual_seed(0)
-    names: dict[str, object] = {
-        "network": network,
-        "epochs": 1,
-        "past_images": torch.randn(30, 3, 8, 8, generator=generator),
-        "past_labels": torch.arange(30) % 3,
-        "rehearsed": torch.arange(6),
-        "new_images": torch.randn(20, 3, 8, 8, generator=generator),
-        "new_labels": 3 + torch.arange(20) % 2,
-        "train_one_epoch": lambda network: network.train(),
-    }
-    exec(blocks("python")[1], names)
+    names = own_data()
+    code = blocks("python")[1]
+    assert len(code.strip().splitlines()) <= 10
+    exec(code, names)
+    number = r"-?\d[\d.e-]*"
+    cause = rf"(own memory \(SIC {number}\)|(new classes|other classes' memory) \([NC]IC {number}\): .+|nothing interferes .*)"
+    shown = rf"Epoch \d. Most at risk of \d past classes:\n(  \d\. [\w ]+  (same|up \d|down \d) +{cause}\n)+"
+    assert re.fullmatch(shown, capsys.readouterr().out)
+    assert re.fullmatch(shown, blocks("text")[0])
+    (step,) = names["monitor"].steps  # type: ignore[attr-defined]
+    assert step.info["status"] == "done"
+
+
+def test_the_example_of_the_probe_runs_in_a_plain_loop(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    measuring, saving = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "probe.md").read_text(encoding="utf-8"), re.DOTALL)
+    names = own_data()
+    exec(measuring, names)
     assert re.fullmatch(r"(class \d: SIC [+-]\d\.\d{3}, NIC [+-]\d\.\d{3}\n){3}", capsys.readouterr().out)
-    exec(blocks("python")[2], {**names, "torch": torch})
+    exec(saving, {**names, "torch": torch})
     assert re.match(r"\s+sic\s+cic\s+nic\s+all_nic\s+log_sim\nnode", capsys.readouterr().out)
+
+
+def test_the_examples_of_the_monitor_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those in which somebody's own loop stands; the sections on frameworks have tests of their own."""
+    monkeypatch.chdir(tmp_path)
+    found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "monitor.md").read_text(encoding="utf-8"), re.DOTALL)
+    own = [code for code in found if "monitor.step(" in code]
+    assert len(own) == 2
+    for code in own:
+        exec(code, {**own_data(), "torch": torch})
