@@ -46,7 +46,8 @@ def write_observed(analysis: ObservedAnalysis, folder: str | Path) -> Path:
 def inert(frame: pd.DataFrame) -> pd.DataFrame:
     """For a CSV file: texts that a spreadsheet would take for a formula begin with an apostrophe; numbers stay numbers."""
     texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-    return frame.assign(**{name: frame[name].map(_inert) for name in texts})
+    active = [name for name in texts if any(_inert(value) != value for value in frame[name].unique())]
+    return frame.assign(**{name: frame[name].map(_inert) for name in active})
 
 
 def _inert(value: Any) -> Any:

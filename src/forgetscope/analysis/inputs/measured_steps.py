@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.associations import associations_of
 from forgetscope.analysis.inputs.cache import Arrays, Cache
-from forgetscope.analysis.inputs.recognised import recognised
+from forgetscope.analysis.inputs.recognised import Seen, recognised, seen_by
 from forgetscope.analysis.inputs.training_shares import SHARES, probes_within
 from forgetscope.analysis.statistics.noise import noise_of_step, sampling_variances
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
-from forgetscope.store import COEFFICIENTS, Setting, Store, StoredStep
+from forgetscope.store import COEFFICIENTS, Setting, Store, StoredStep, StoredTables
 
 Values = NDArray[np.float64]
 
 KNOWN = ("forgetting", *COEFFICIENTS, "log_sim")  # of a class, for it to be ranked by everything
 READERS = 2  # threads; hashing, decoding and sorting run without the interpreter's lock
 BATCH = 64  # steps that are on their way at once
+RECENT = 16  # steps whose test images are remembered for those that follow them
 
 
 @dataclass(frozen=True)
@@ -87,20 +88,26 @@ def read_steps(store: Store, cache: Cache, progress: Callable[[str, int, int], N
     ids = sorted(store.ids())
     facts: dict[str, StepFacts] = {}
     arrays: dict[str, Arrays] = {}
+    images: dict[str, list[str]] = {}  # by id, the digests of what says which test images were recognised
     damaged: list[str] = []
+    step_of, seen = lru_cache(RECENT)(store.step), lru_cache(RECENT)(seen_by)
 
     def read(id: str) -> Arrays:
         step = store.step(id)
+        images[id] = _digests(step, "classes", "confusion", "predictions")
         return cache.get("step", f"{id} {_digests(step, 'step.json', 'classes', 'probes')}", lambda: _arrays(step))
 
     def compare(id: str) -> Arrays:
         """With when its classes were learned, for which all facts must be known."""
-        step, ancestors = store.step(id), {facts[id].step: store.step(id) for id in _ancestors(facts, id)}
-        files = [_digests(own, "classes", "confusion", "predictions") for own in (step, *ancestors.values())]
+        chain = (id, *_ancestors(facts, id))
+
+        def compute(*before: str) -> Arrays:
+            return _noise_arrays(step_of(id), {facts[other].step: step_of(other) for other in before}, seen)
+
         try:
-            return cache.get("noise", f"{id} {files}", lambda: _noise_arrays(step, ancestors))
+            return cache.get("noise", f"{id} {[images[own] for own in chain]}", lambda: compute(*chain[1:]))
         except StoreError:  # of a damaged ancestor; not kept, because it may be made anew
-            return _noise_arrays(step, {})
+            return compute()
 
     for id, found in _in_batches(read, ids, partial(progress, "steps read")):
         if isinstance(found, StoreError):
@@ -109,13 +116,17 @@ def read_steps(store: Store, cache: Cache, progress: Callable[[str, int, int], N
         facts[id] = _facts_from(found.pop("facts"))
         if found:
             arrays[id] = found
-    measured: dict[str, MeasuredStep] = {}
-    for id, found in _in_batches(compare, list(arrays), partial(progress, "steps compared")):
+    # Each step right after those that it was built on, which are still remembered then.
+    chains = sorted(arrays, key=lambda id: (id, *_ancestors(facts, id))[::-1])
+    for id, found in _in_batches(compare, chains, partial(progress, "steps compared")):
         if isinstance(found, StoreError):
             damaged.append(id)
-            del facts[id]
         else:
-            measured[id] = MeasuredStep(facts[id], **arrays[id], **found)  # type: ignore[arg-type]
+            arrays[id] |= found
+    for id in damaged:
+        for known in (facts, arrays):
+            known.pop(id, None)
+    measured = {id: MeasuredStep(facts[id], **own) for id, own in arrays.items()}  # type: ignore[arg-type]
     return ReadSteps(facts, measured, tuple(sorted(damaged)))
 
 
@@ -149,8 +160,10 @@ def _ancestors(facts: Mapping[str, StepFacts], id: str) -> Iterator[str]:
         parent = facts[parent].parent
 
 
-def _noise_arrays(step: StoredStep, ancestors: Mapping[int, StoredStep]) -> Arrays:
-    found, paired = recognised(step, ancestors)
+def _noise_arrays(
+    step: StoredStep, ancestors: Mapping[int, StoredStep], seen_by: Callable[[StoredTables], Seen | None]
+) -> Arrays:
+    found, paired = recognised(step, ancestors, seen_by)
     noise = np.array(noise_of_step(found))
     return {"images": found.images, "paired": paired, "variances": sampling_variances(found), "noise": noise}
 

@@ -1,6 +1,6 @@
 """Which test images of its past classes a step recognises, and which of the same images the steps that learned them did."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ Mask = NDArray[np.bool_]
 NEAR = 1e-9  # accuracies are quotients of the same counts
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """Of the test images of a step."""
 
     image: NDArray[np.int64]
@@ -22,18 +22,29 @@ class _Seen(NamedTuple):
     right: Mask
 
 
-def recognised(step: StoredTables, ancestors: Mapping[int, StoredStep]) -> tuple[Recognised, Mask]:
+def seen_by(step: StoredTables) -> Seen | None:
+    """None where single test images are unknown. Raises StoreError where the step is damaged."""
+    if (table := step.predictions()) is None:
+        return None
+    image, true, predicted = (table[name].to_numpy().astype(np.int64) for name in ("image", "true", "predicted"))
+    return Seen(image, true, true == predicted)
+
+
+def recognised(
+    step: StoredTables, ancestors: Mapping[int, StoredStep], seen_by: Callable[[StoredTables], Seen | None] = seen_by
+) -> tuple[Recognised, Mask]:
     """Of its past classes [P], in the order of the head's nodes; and of which of them single images are known both times.
 
     ancestors: by number. Where the step that introduced a class is not among them, or one of both has no predictions, or they
-    are of other images, then and now are taken as independent. Raises StoreError where one of them is damaged, the step too."""
+    are of other images, then and now are taken as independent. Raises StoreError where one of them is damaged, the step too.
+    seen_by: may remember, for steps that are the ancestors of many."""
     past = step.past_classes("class_id", "introduced_step", "accuracy_when_learned", "accuracy")
     ids, learned, now = past["class_id"], past["accuracy_when_learned"], past["accuracy"]
     both, paired = learned * now, np.zeros(len(ids), bool)
-    seen = _seen(step)
+    seen = seen_by(step)
     images = _counts(step, ids) if seen is None else _per_class(seen.true, ids)
     for number, before in ancestors.items():
-        then = _seen(before)
+        then = None if seen is None else seen_by(before)
         if seen is None or then is None:
             continue
         _, here, there = np.intersect1d(seen.image, then.image, assume_unique=True, return_indices=True)
@@ -55,20 +66,13 @@ def recognised_if_whole(step: StoredTables, ancestors: Mapping[int, StoredStep])
         return recognised(step, {})
 
 
-def _seen(step: StoredTables) -> _Seen | None:
-    if (table := step.predictions()) is None:
-        return None
-    image, true, predicted = (table[name].to_numpy().astype(np.int64) for name in ("image", "true", "predicted"))
-    return _Seen(image, true, true == predicted)
-
-
 def _per_class(true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """[P]: how many of these images have each class."""
-    found, counts = np.unique(true, return_counts=True)
-    if not len(found):
-        return np.zeros(len(ids))
-    place = np.minimum(np.searchsorted(found, ids), len(found) - 1)
-    return np.where(found[place] == ids, counts[place], 0).astype(np.float64)
+    if not len(ids):
+        return np.zeros(0)
+    order = np.argsort(ids)
+    node = order[np.minimum(np.searchsorted(ids, true, sorter=order), len(ids) - 1)]
+    return np.bincount(node[ids[node] == true], minlength=len(ids)).astype(np.float64)
 
 
 def _counts(step: StoredTables, ids: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -158,7 +158,14 @@ class Sample:
         return [GridCell(step, r, i) for r in self.retentions(step) for i in self.increments(step)]
 
     def mask(self, part: Subset | GridCell) -> Mask:
-        return np.array([part.holds(cell) for cell in self.cells], bool)
+        partitions, places = self._places
+        return np.array([part.holds(cell) for cell in partitions], bool)[places]
+
+    @cached_property
+    def _places(self) -> tuple[list[GridCell], NDArray[np.int64]]:
+        """The partitions that have steps, and [S]: which of them each step belongs to."""
+        partitions = list(dict.fromkeys(self.cells))
+        return partitions, np.array([partitions.index(cell) for cell in self.cells], np.int64)
 
     def probes(self, step: int) -> int:
         """Of the measured steps with this number: how many there are along training."""

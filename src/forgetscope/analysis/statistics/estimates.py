@@ -45,9 +45,15 @@ class Estimate:
 def mean_estimate(values: ArrayLike) -> Estimate:
     """Plain mean with a Student t interval; NaN values are left out."""
     known = known_values(values)
-    n, value = len(known), float(known.mean()) if len(known) else math.nan
-    margin = t_quantile(n - 1) * float(known.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    return Estimate(value, value - margin, value + margin, n)
+    value, margin = float(known.mean()) if len(known) else math.nan, float(t_margin(known))
+    return Estimate(value, value - margin, value + margin, len(known))
+
+
+def t_margin(known: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[...]: how far the t intervals of means over [..., n] reach to either side; NaN below two values."""
+    n = known.shape[-1]
+    reach = t_quantile(n - 1) * known.std(axis=-1, ddof=1) / math.sqrt(n) if n > 1 else np.full(known.shape[:-1], np.nan)
+    return np.asarray(reach)
 
 
 def share_estimate(hits: ArrayLike, trials: int | None = None) -> Estimate:

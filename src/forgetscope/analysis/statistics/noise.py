@@ -136,13 +136,15 @@ def rank_ceiling(variance: float, noises: Sequence[Values]) -> float:
     if variance <= 0:
         return 0.0
     each = -(-DRAWS // len(known))
-    found = []
-    for i, noise in enumerate(known):
-        rows = np.arange(i * each, (i + 1) * each) % DRAWS
-        true, strays = (normals[rows] for normals in _normals(len(noise)))
-        true = math.sqrt(variance) * true
-        found.append(fisher_z(spearman(true, true + np.sqrt(noise) * strays), len(noise)))
-    return math.tanh(mean_estimate(np.concatenate(found)).value)
+    lengths, z = np.array([len(noise) for noise in known]), np.empty((len(known), each))
+    for classes in np.unique(lengths).tolist():
+        alike = np.flatnonzero(lengths == classes)
+        rows = (alike[:, None] * each + np.arange(each)) % DRAWS
+        true, strays = (normals[rows] for normals in _normals(classes))  # [steps, each, classes]
+        true *= math.sqrt(variance)
+        strays *= np.sqrt([known[i] for i in alike])[:, None]
+        z[alike] = fisher_z(spearman(true, true + strays), classes)
+    return math.tanh(mean_estimate(z).value)
 
 
 @lru_cache(maxsize=64)

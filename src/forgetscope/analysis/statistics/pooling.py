@@ -13,9 +13,9 @@ from forgetscope.analysis.statistics.estimates import (
     Estimate,
     correlation_estimate,
     fisher_z,
-    in_rho,
     mean_estimate,
     sd_estimates,
+    t_margin,
 )
 
 Values = NDArray[np.float64]
@@ -35,15 +35,19 @@ def spread_of(known: Values) -> float:
 
 def means_along(correlations: Values, ranked: NDArray[np.int64]) -> dict[str, Values]:
     """Of correlations [S, columns]: each column's mean with interval, standard deviation and number."""
-    found = [in_rho(mean_estimate(column)) for column in fisher_z(correlations, ranked[:, None]).T]
-    spreads = [spread_of(column[~np.isnan(column)]) for column in correlations.T]
-    return {
-        "mean": np.array([e.value for e in found]),
-        "mean_lo": np.array([e.low for e in found]),
-        "mean_hi": np.array([e.high for e in found]),
-        "sd": np.array(spreads),
-        "n": np.array([e.n for e in found]),
-    }
+    names = ("mean", "mean_lo", "mean_hi", "sd", "n")
+    found = {name: np.full(correlations.shape[1], 0 if name == "n" else np.nan) for name in names}
+    missing, groups = np.unique(np.isnan(correlations), axis=1, return_inverse=True)
+    for group, pattern in enumerate(missing.T):  # columns of the same steps together
+        columns, n = np.flatnonzero(groups == group), int((~pattern).sum())
+        if n:
+            known = np.ascontiguousarray(correlations[~pattern][:, columns].T)
+            z = fisher_z(known, ranked[~pattern])
+            mean, margin = z.mean(axis=1), t_margin(z)
+            for name, ends in zip(names, (mean, mean - margin, mean + margin), strict=False):
+                found[name][columns] = [math.tanh(end) for end in ends.tolist()]
+            found["sd"][columns], found["n"][columns] = known.std(axis=1), n
+    return found
 
 
 @dataclass(frozen=True)

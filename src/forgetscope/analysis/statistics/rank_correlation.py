@@ -20,8 +20,14 @@ COLLINEAR = 1e-10  # share of a rank variance that counts as none; the smallest 
 def average_ranks(values: ArrayLike) -> Array:
     """Ranks from 1 along the last axis, ties share their average; NaN stays NaN and counts for nothing."""
     x = np.asarray(values, np.float64)
-    rows = pd.DataFrame(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))
-    return rows.rank(axis=1).to_numpy().reshape(x.shape)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    order = np.argsort(rows, axis=1)
+    ordered = np.take_along_axis(rows, order, axis=1)
+    if not (ordered[:, 1:] > ordered[:, :-1]).all() or np.isnan(ordered[:, -1:]).any():
+        return pd.DataFrame(rows).rank(axis=1).to_numpy().reshape(x.shape)
+    ranks = np.empty(rows.shape)  # without ties and gaps several times faster than pandas
+    np.put_along_axis(ranks, order, np.arange(1.0, rows.shape[1] + 1)[None], axis=1)
+    return ranks.reshape(x.shape)
 
 
 def rank_correlations(*variables: ArrayLike) -> Array:
