@@ -1,5 +1,6 @@
 """Rows of tidy frames."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,14 @@ def records(frame: pd.DataFrame) -> list[Row]:
     """Its rows, by column."""
     columns = [frame[name].tolist() for name in frame.columns]  # many times faster than pandas' own for a few rows
     return [dict(zip(map(str, frame.columns), row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by their values of these columns, in the order in which these first come."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found
 
 
 def matching(frame: pd.DataFrame, **keys: object) -> pd.DataFrame:

@@ -1,18 +1,20 @@
 """Results as plain values for JSON. Missing numbers are null; nothing is rounded."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
 from forgetscope.analysis.experiments import Experiment, Overview
 from forgetscope.analysis.observed import Observed, ObservedAnalysis
 from forgetscope.analysis.questions.policies import PolicyComparison
-from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.rows import records
-from forgetscope.report.exhibited import exhibited
 from forgetscope.report.words.findings import unfinished
-from forgetscope.report.words.reading import reading_lines
+
+if TYPE_CHECKING:
+    from forgetscope.analysis.results import Analysis
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
@@ -61,6 +63,9 @@ def study_document(**parts: object) -> dict[str, Any]:
 
 def analysis_document(analysis: Analysis) -> dict[str, Any]:
     """Everything but the figures."""
+    from forgetscope.report.exhibited import exhibited  # all of the statistics, which documents of an experiment do without
+    from forgetscope.report.words.reading import reading_lines
+
     about = {"store": str(analysis.store), **{name: getattr(analysis, name) for name in ("coding", "controls", "resamples")}}
     found: dict[str, dict[str, Any]] = {"tables": {}, "more": {}}
     for one in exhibited(analysis):

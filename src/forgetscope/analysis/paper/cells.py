@@ -128,13 +128,12 @@ class Tabulation:
 
 def tidy(label: str, rows: Iterable[Row]) -> pd.DataFrame:
     """A frame with every column, whatever the rows hold; the table's name first."""
-    frame = pd.DataFrame([{"table": label, **row} for row in rows], columns=list(COLUMNS))
-    frame[list(TEXTS)] = frame[list(TEXTS)].astype(object).fillna("").astype(str)
-    frame[list(COUNTS)] = frame[list(COUNTS)].fillna(0).astype("int64")
-    numbers = [*NUMBERS, "p_holm", "p_fdr"]
-    frame[numbers] = frame[numbers].astype("float64")
-    frame["simulated"] = frame["simulated"].astype(bool)
-    return frame
+    kinds: dict[str, tuple[object, str]] = dict.fromkeys(COLUMNS, (math.nan, "float64"))  # what is missing, and the type
+    kinds |= dict.fromkeys(TEXTS, ("", "str")) | dict.fromkeys(COUNTS, (0, "int64")) | {"simulated": (False, "bool")}
+    listed = [{"table": label, **row} for row in rows]
+    return pd.DataFrame(
+        {name: pd.Series([row.get(name, missing) for row in listed], dtype=kind) for name, (missing, kind) in kinds.items()}
+    )
 
 
 def _two_way(sample: Sample, mask: Mask, values: Values, coding: Coding) -> dict[str, Effect]:

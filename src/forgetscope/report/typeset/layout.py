@@ -10,7 +10,7 @@ import pandas as pd
 
 from forgetscope.analysis.exhibits.exhibit import MODEL
 from forgetscope.analysis.inputs.samples import POOLED, size_of_level
-from forgetscope.analysis.rows import Row, records
+from forgetscope.analysis.rows import Row, grouped, records
 from forgetscope.report.exhibited import Shown
 from forgetscope.report.words.captions import benchmark_title, share_text, subset_text
 from forgetscope.report.words.notation import Notation
@@ -61,9 +61,9 @@ def lay_out_beside(shown: Shown, beside: pd.DataFrame, notation: Notation) -> Ta
     width = len(keys) + len(columns)
     for heading, group in _groups(both, notation, width):
         lines.append(heading)
-        for subset, rows in group.groupby("subset", sort=False):
-            lines.append(Line("step", (TableCell(notation.text(subset_text(str(subset))), width),)))
-            for row in records(rows):
+        for (subset,), rows in grouped(group, "subset").items():
+            lines.append(Line("step", (TableCell(notation.text(subset_text(subset)), width),)))
+            for row in rows:
                 compared = _compared(notation, row, anova, overlap)
                 lines.append(_line("row", *_keys(notation, row, grid, anova), *compared))
     return Tabular("l" * len(keys) + "c" * len(columns), tuple(lines))
@@ -74,11 +74,9 @@ def _overall(frame: pd.DataFrame, notation: Notation) -> Tabular:
     lines = [_line("head", "", *(_name(notation, *column) for column in columns))]
     for heading, group in _groups(frame, notation, len(columns) + 1):
         lines.append(heading)
-        for subset, rows in group.groupby("subset", sort=False):
-            cells = {(row["quantity"], row["statistic"]): _estimate(notation, row) for row in records(rows)}
-            lines.append(
-                _line("row", notation.text(subset_text(str(subset))), *(cells.get(c, notation.missing) for c in columns))
-            )
+        for (subset,), rows in grouped(group, "subset").items():
+            cells = {(row["quantity"], row["statistic"]): _estimate(notation, row) for row in rows}
+            lines.append(_line("row", notation.text(subset_text(subset)), *(cells.get(c, notation.missing) for c in columns)))
     return Tabular("l" + "c" * len(columns), tuple(lines))
 
 
@@ -88,11 +86,11 @@ def _grid(frame: pd.DataFrame, notation: Notation) -> Tabular:
     lines = [_line("head", "Retention", "", *(_share(notation, level, " classes") for level in increments))]
     for heading, group in _groups(frame, notation, len(increments) + 2):
         lines.append(heading)
-        for step, part in group.groupby("subset", sort=False):
-            lines.append(Line("step", (TableCell(notation.text(subset_text(str(step))), len(increments) + 2),)))
-            for (kept, quantity, statistic), rows in part.groupby(["rehearsal_pct", "quantity", "statistic"], sort=False):
-                cells = {row["class_pct"]: _estimate(notation, row) for row in records(rows)}
-                names = (_share(notation, str(kept)), _name(notation, str(quantity), str(statistic)))
+        for (step,), part in grouped(group, "subset").items():
+            lines.append(Line("step", (TableCell(notation.text(subset_text(step)), len(increments) + 2),)))
+            for (kept, quantity, statistic), rows in grouped(part, "rehearsal_pct", "quantity", "statistic").items():
+                cells = {row["class_pct"]: _estimate(notation, row) for row in rows}
+                names = (_share(notation, kept), _name(notation, quantity, statistic))
                 lines.append(_line("row", *names, *(cells.get(level, notation.missing) for level in increments)))
     return Tabular("ll" + "c" * len(increments), tuple(lines))
 
@@ -108,9 +106,9 @@ def _noise(frame: pd.DataFrame, notation: Notation) -> Tabular:
 
     for heading, group in _groups(frame, notation, len(titles) + 2):
         lines.append(heading)
-        for step, part in group.groupby("subset", sort=False):
-            lines.append(Line("step", (TableCell(notation.text(subset_text(str(step))), len(titles) + 2),)))
-            for row in records(part):
+        for (step,), part in grouped(group, "subset").items():
+            lines.append(Line("step", (TableCell(notation.text(subset_text(step)), len(titles) + 2),)))
+            for row in part:
                 places = [
                     _share(notation, row[key]) if row[key] else notation.text("all") for key in ("rehearsal_pct", "class_pct")
                 ]
@@ -131,11 +129,11 @@ def _anova(frame: pd.DataFrame, notation: Notation) -> Tabular:
     lines = [Line("head", (TableCell(""), TableCell(""), *titles)), _line("head", "", "", *symbols * len(columns))]
     for heading, group in _groups(frame, notation, 3 * len(columns) + 2):
         lines.append(heading)
-        for (subset, factor), rows in group.groupby(["subset", "factor"], sort=False):
-            cells = {(row["quantity"], row["response"]): _test(notation, row) for row in records(rows)}
-            name = notation.text(subset_text(str(subset))) if factor == "rehearsal" else ""
+        for (subset, factor), rows in grouped(group, "subset", "factor").items():
+            cells = {(row["quantity"], row["response"]): _test(notation, row) for row in rows}
+            name = notation.text(subset_text(subset)) if factor == "rehearsal" else ""
             numbers = (text for column in columns for text in cells.get(column, (notation.missing,) * 3))
-            lines.append(_line("row", name, FACTORS[str(factor)], *numbers))
+            lines.append(_line("row", name, FACTORS[factor], *numbers))
     return Tabular("ll" + "rrr" * len(columns), tuple(lines))
 
 
@@ -171,9 +169,10 @@ def _compared(notation: Notation, row: Row, anova: bool, overlap: bool) -> tuple
     return (ours, paper, difference, *([row["overlap"] or notation.missing] if overlap else []))
 
 
-def _groups(frame: pd.DataFrame, notation: Notation, columns: int) -> Iterable[tuple[Line, pd.DataFrame]]:
+def _groups(frame: pd.DataFrame, notation: Notation, columns: int) -> Iterable[tuple[Line, list[Row]]]:
     for _, group in frame.groupby(["benchmark", "policy"], sort=False):
-        yield Line("benchmark", (TableCell(notation.strong(notation.text(benchmark_title(group))), columns),)), group
+        title = notation.strong(notation.text(benchmark_title(group)))
+        yield Line("benchmark", (TableCell(title, columns),)), records(group)
 
 
 def _distinct(frame: pd.DataFrame, first: str, second: str) -> list[tuple[str, str]]:
