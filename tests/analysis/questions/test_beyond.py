@@ -329,3 +329,12 @@ def test_levels_that_are_no_percentages_are_told_as_what_they_are(tmp_path: Path
     told = "".join(found.more["claims_in_detail"]["what"])
     assert "5 classes against 3 classes" in told
     assert "classes %" not in found.reading + told
+
+
+def test_the_paper_s_other_data_set_is_named_where_there_is_one_of_them(same: Analysis, analysed: Analysis) -> None:
+    (said,) = [text for text in same.more["missing"]["what"] if "other data set" in text]
+    assert said.startswith(
+        "tiny-imagenet, the paper's other data set: no step of it is in the store, so that its figures are empty"
+    )
+    assert same.figures["fig:swarm_plots_forgetting_tinyimagenet_1"].empty
+    assert not any("other data set" in text for text in analysed.more["missing"]["what"])

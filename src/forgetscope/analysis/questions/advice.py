@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from forgetscope.analysis.exhibits.exhibit import PAPER_ORDER
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Omitted, Sample, Subset
 from forgetscope.analysis.inputs.training_shares import EARLY, probes_within
 from forgetscope.analysis.paper.joint_model import FEWEST
@@ -133,6 +134,13 @@ def _missing(collection: Collected) -> Iterator[str]:
     for text, (title, *others) in lacking.items():
         yield f"{title} and {counted(len(others), 'other')}{text}" if others else f"{title}{text}"
     yield from _apart(collection)
+    here = {sample.dataset for sample in collection.samples if sample.steps}
+    for name in PAPER_ORDER if here & {*PAPER_ORDER} else ():
+        if name not in here:
+            yield (
+                f"{name}, the paper's other data set: no step of it is in the store, so that its figures are empty and tables "
+                f"have no rows of it; `forgetscope bench run {name}` runs them."
+            )
     if not collection.reruns:
         yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
 
