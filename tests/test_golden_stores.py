@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from forgetscope.analysis.experiments import open_experiment
+from forgetscope.analysis.observed import open_observed
 from forgetscope.errors import StateFreed
 from forgetscope.housekeeping.exchange import export_steps, import_steps
 from forgetscope.housekeeping.inventory import take_inventory
 from forgetscope.housekeeping.sql import query, rows
 from forgetscope.housekeeping.verification import verify_store
 from forgetscope.store import SCHEMA, Store
+from forgetscope.store.observed import OBSERVED_SCHEMA
 
 GOLDEN = Path(__file__).parent / "golden"
 FIRST, SECOND = "f20597d033216fbfca4c78c5dd6c9c8f", "f3fa24f9a0557b800d1137b8758595ee"
@@ -32,7 +34,9 @@ def second() -> Store:
 
 
 def test_there_is_a_store_of_every_version() -> None:
-    assert sorted(path.name for path in GOLDEN.iterdir() if path.is_dir()) == [f"schema-{i + 1}" for i in range(SCHEMA)]
+    observed = [f"observed-{i + 1}" for i in range(OBSERVED_SCHEMA)]
+    made = [*observed, *(f"schema-{i + 1}" for i in range(SCHEMA))]
+    assert sorted(path.name for path in GOLDEN.iterdir() if path.is_dir()) == made
 
 
 def test_everything_in_it_is_whole(old: Store) -> None:
@@ -134,3 +138,23 @@ def test_the_second_version_can_be_exported_imported_and_asked(second: Store, tm
     found = rows(query(copy, 'SELECT step, avg(("true" = predicted)::INT) AS a FROM predictions GROUP BY ALL ORDER BY ALL'))
     accuracy = rows(query(copy, "SELECT step, avg(accuracy) AS a FROM classes GROUP BY ALL ORDER BY ALL"))
     assert [row["a"] for row in found] == pytest.approx([row["a"] for row in accuracy])
+
+
+def test_observed_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
+    store = Store.existing(GOLDEN / "observed-1")
+    verified = verify_store(store)
+    assert (verified.steps, verified.observed, verified.damage) == (0, 3, [])
+    observed = open_observed(store.path, "birds")
+    assert [step.number for step in observed.steps] == [1, 2]
+    assert observed.incomplete[0].incomplete == "The training ended early: RuntimeError: no room"
+    assert observed.steps[1].settings == {"lr": 0.05, "augmented": False, "note": "tiny"}
+    past = observed.past_classes().set_index("class_name")
+    assert past["forgetting"].to_dict() == pytest.approx({"owl": 0.875, "wren": 0.8, "kite": 0.0})
+    assert past["sic"].round(3).to_dict() == {"owl": -0.059, "wren": 0.174, "kite": 0.007}
+    frames = (observed.classes, observed.probes, observed.pairs, observed.rehearsal, observed.confusion)
+    assert [len(frame) for frame in frames] == [8, 9, 15, 9, 18]
+    export_steps([], tmp_path / "seen.tar", observed=store.observed())
+    copy = Store(tmp_path / "copy")
+    assert import_steps(tmp_path / "seen.tar", copy).new == [f"observed/birds/{i}" for i in (1, 2, 3)]
+    asked = "SELECT status, count(*) AS n FROM observed JOIN observed_classes ON step_id = id GROUP BY status ORDER BY status"
+    assert rows(query(copy, asked)) == [{"status": "done", "n": 8}, {"status": "incomplete", "n": 6}]

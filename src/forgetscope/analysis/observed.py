@@ -7,6 +7,7 @@ into `settings`.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,9 +35,16 @@ class Observed(StepFrames[StoredObserved]):
     `steps` are those that were observed to their end. Others are in `incomplete`, or in `running` while they are not committed,
     and in no frame: they are excluded from statistics.
 
-    >>> import forgetscope as fs
-    >>> fs.open_observed("results", "birds").classes.shape  # doctest: +SKIP
-    (4, 18)
+    >>> import torch, forgetscope as fs
+    >>> images, labels = torch.randn(8, 4), torch.arange(8) % 2
+    >>> network = torch.nn.Sequential(torch.nn.Linear(4, 2))
+    >>> with fs.Monitor("results", "birds").step(network, new=(images, labels)) as step:
+    ...     step.evaluate((images, labels))
+    >>> observed = fs.open_observed("results", "birds")
+    >>> observed
+    Observed(birds: Sequential, 1 step)
+    >>> observed.classes["class_id"].tolist()
+    [0, 1]
     """
 
     simulated = None  # somebody trained it
@@ -65,6 +73,11 @@ class Observed(StepFrames[StoredObserved]):
         """One summary per step that has past classes. Noise is from counts: test images may be others in every step."""
         return [summary for step in self.steps if (summary := summarise(step)).past_classes]
 
+    @property
+    def evaluated(self) -> list[StepSummary]:
+        """Those of steps with test images, of which forgetting is known."""
+        return [summary for summary in self.summaries if not math.isnan(summary.accuracy)]
+
     def __repr__(self) -> str:
         left_out = f", {counted(len(self.incomplete), 'step')} incomplete" if self.incomplete else ""
         return f"Observed({self.name}: {self.network}, {counted(len(self.steps), 'step')}{left_out})"
@@ -89,8 +102,12 @@ def open_observed(path: str | Path, name: str | None = None) -> Observed:
     """What a monitor saw, from a store on disk: that of this name, or the one whose last step was committed last among those
     that have seen one to its end.
 
-    >>> import forgetscope as fs
-    >>> fs.open_observed("results", "birds").past_classes()  # doctest: +SKIP
+    >>> import torch, forgetscope as fs
+    >>> images, labels = torch.randn(8, 4), torch.arange(8) % 2
+    >>> with fs.Monitor("results", "owls").step(torch.nn.Sequential(torch.nn.Linear(4, 2)), new=(images, labels)):
+    ...     pass
+    >>> [step.number for step in fs.open_observed("results", "owls").steps]
+    [1]
     """
     store = Store.existing(path)
     return chosen(store, monitors(store), name)
@@ -159,15 +176,21 @@ def analyse_observed(store: str | Path | Store, left_out: TellLeftOut | None = N
 
     left_out: is told of each step that cannot be read; without it, the first is an error.
 
-    >>> import forgetscope as fs
-    >>> fs.analyse_observed("results").tables["observed_settings"]  # doctest: +SKIP
+    >>> import torch, forgetscope as fs
+    >>> network, images = torch.nn.Sequential(torch.nn.Linear(4, 4)), torch.randn(16, 4)
+    >>> past, new = (images[:8], torch.arange(8) % 2), (images[8:], 2 + torch.arange(8) % 2)
+    >>> monitor = fs.Monitor("results", "birds", settings={"lr": 0.1})
+    >>> with monitor.step(network, past=past, memory=(past[0][:4], past[1][:4]), new=new, alpha=0.5) as step:
+    ...     step.evaluate((images, torch.cat([past[1], new[1]])))
+    >>> [(group.setting, group.step, group.experiments) for group in fs.analyse_observed("results").groups]
+    [(('lr=0.1',), 2, 1)]
     """
     opened = store if isinstance(store, Store) else Store.existing(store)
     found = monitors(opened, left_out)
     groups: dict[tuple[str, int], list[StepSummary]] = {}
     incomplete = Counter((said(step), step.number) for one in found for step in one.incomplete)
     for one in found:
-        for summary in one.summaries:
+        for summary in one.evaluated:
             groups.setdefault((said(one.numbered(summary.step)), summary.step), []).append(summary)
     rows = [averaged(own, _in_words(key), incomplete[key, number]) for (key, number), own in sorted(groups.items())]
     return ObservedAnalysis(opened.path, rows, found)

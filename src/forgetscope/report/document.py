@@ -11,7 +11,7 @@ from forgetscope.analysis.experiments import Experiment, Overview
 from forgetscope.analysis.observed import Observed, ObservedAnalysis
 from forgetscope.analysis.questions.policies import PolicyComparison
 from forgetscope.analysis.rows import records
-from forgetscope.report.words.findings import unfinished
+from forgetscope.report.words.findings import unanalysed
 
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis
@@ -39,7 +39,7 @@ def observed_line(observed: Observed) -> dict[str, Any]:
 def observed_analysis_document(analysis: ObservedAnalysis) -> dict[str, Any]:
     """Means by settings, and what they rest on."""
     tables = {label: records(frame) for label, frame in analysis.tables.items()}
-    left_out = {one.name: sentences for one in analysis.monitors if (sentences := unfinished(one))}
+    left_out = {one.name: sentences for one in analysis.monitors if (sentences := unanalysed(one))}
     about = {"store": str(analysis.store), "cannot_know": analysis.cannot_know, "left_out": left_out}
     return study_document(**about, groups=analysis.groups, tables=tables)
 

@@ -8,7 +8,7 @@ from forgetscope.analysis.observed import Observed, ObservedAnalysis
 from forgetscope.characters import counted
 from forgetscope.report.terminal.experiments import experiment_view, overview_view
 from forgetscope.report.terminal.tables import apart, make_table, plain, titled
-from forgetscope.report.words.findings import unfinished
+from forgetscope.report.words.findings import unanalysed, unfinished
 from forgetscope.report.words.notation import PLAIN
 
 LISTED = 20  # monitors, and steps of one, that are listed
@@ -37,7 +37,7 @@ def observed_analysis_view(analysis: ObservedAnalysis) -> RenderableType:
     means = (
         [overview_view(analysis.groups, title, "incomplete")] if analysis.groups else [plain("No step has past classes yet.")]
     )
-    left_out = [plain(f"{one.name}: {sentence}") for one in analysis.monitors for sentence in unfinished(one)]
+    left_out = [plain(f"{one.name}: {sentence}") for one in analysis.monitors for sentence in unanalysed(one)]
     return apart(*means, *left_out, *(plain(sentence, "dim") for sentence in analysis.cannot_know))
 
 

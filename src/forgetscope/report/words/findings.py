@@ -52,6 +52,13 @@ def unfinished(observed: Observed) -> list[str]:
     return found + [f"Step {number} is not finished: {ended} so far." for number, ended in epochs.items()]
 
 
+def unanalysed(observed: Observed) -> list[str]:
+    """What is in no mean of its steps with past classes, and why."""
+    known = {summary.step for summary in observed.evaluated}
+    missed = [summary.step for summary in observed.summaries if summary.step not in known]
+    return [*unfinished(observed), *(f"Step {number} was not evaluated: forgetting is unknown." for number in missed)]
+
+
 def simulation(experiment: Experiment) -> str:
     """That the numbers tell nothing about a network."""
     seed = (experiment.simulated or {}).get("seed")
