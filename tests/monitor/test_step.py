@@ -388,3 +388,34 @@ def test_a_tracker_that_fails_is_left_alone_and_the_step_is_whole(tmp_path: Path
     step.close()
     assert len(told) == 1
     assert monitor.steps[0].info["status"] == "done"
+
+
+def test_a_memory_of_new_classes_alone_is_a_first_step(tmp_path: Path) -> None:
+    given, monitor = pairs(), fs.Monitor(tmp_path, "filled", strict=True)
+    with monitor.step(made(Base), memory=given["new"], new=given["new"], alpha=ALPHA) as step:
+        step.epoch_ended()
+        step.evaluate(TEST)
+    assert len(step.at_risk()) == 0
+    assert "14 images in memory of new classes left out. Nothing is measured without images of past classes." in repr(step)
+    monitor.steps[0].verify()
+
+
+def test_a_step_that_nobody_closed_is_kept_as_incomplete_when_the_next_begins(tmp_path: Path) -> None:
+    monitor = fs.Monitor(tmp_path, "open", strict=True)
+    for _ in range(2):
+        step = monitor.step(made(Base), **loaders(), alpha=ALPHA).open()
+    step.close()
+    assert [stored.info["status"] for stored in monitor.steps] == ["incomplete", "done"]
+    assert "Another step began before this one was closed" in monitor.steps[0].info["reason"]
+    assert repr(monitor).endswith("'open': 2 steps)")
+
+
+def test_a_store_that_cannot_be_written_does_not_end_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    step = fs.Monitor(tmp_path, "full").step(made(Base), **loaders(), alpha=ALPHA).open()
+    monkeypatch.setattr("forgetscope.monitor.step.commit_observed", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device"):
+        step.close()
+    step.close()

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from forgetscope.characters import counted
 from forgetscope.errors import InputError
 from forgetscope.measuring.gradients import Loss
 from forgetscope.monitor.step import Given, MonitoredStep, Told
@@ -89,6 +90,8 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         iterator of (inputs, labels). alpha: the share of rehearsal in a batch, else counted by `step.batch(labels)`. nodes:
         {label: head node}, where labels are not nodes. loss and head: as of `fs.Probe`.
         """
+        if self._running is not None and self._running.is_running:
+            self._running.close(InputError("Another step began before this one was closed."))
         state, self._state = self._state, None
         numbers = set[int]()
         with suppress(Exception):  # opening the step meets it again, and tells
@@ -116,7 +119,7 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         self._state = state or None
 
     def __repr__(self) -> str:
-        return f"Monitor({str(self.store.path)!r}, {self.name!r}: {len(self.steps)} steps)"
+        return f"Monitor({str(self.store.path)!r}, {self.name!r}: {counted(len(self.steps), 'step')})"
 
 
 def _settings(settings: Settings | None) -> dict[str, str | int | float | bool]:

@@ -17,6 +17,10 @@ from forgetscope.monitor.streams import Stream, first_batch, nodes_of
 PAST, KEPT, NEW = 0, 1, 2  # which part of a step's data; groups are in this order
 
 
+class NothingPastError(InputError):
+    """There is nothing to measure. Known only when everything was passed over."""
+
+
 class Passes(Images):
     """past: all training images of the past classes, those in memory included, or None: then past images are the memory.
 
@@ -47,7 +51,7 @@ class Passes(Images):
         self.memory: list[int] = []  # the head node of each image in memory, in the order of the first pass
         self._first: Tensor | None = None  # [2, groups]: counts and fingerprints of the first pass
         self._few: dict[int, Tensor] = {}
-        self._head_nodes = 0
+        self.head_nodes = 0
         self._begin()
 
     @property
@@ -62,7 +66,8 @@ class Passes(Images):
     @property
     def left_out(self) -> int:
         """Images in memory of classes that are new."""
-        return sum(node in set(self.new_nodes.tolist()) for node in self.memory)
+        new = set(self.new_nodes.tolist())
+        return sum(node in new for node in self.memory)
 
     @property
     def images(self) -> dict[int, int]:
@@ -116,7 +121,7 @@ class Passes(Images):
         return self._few[NEW if part else first].to(self.device)
 
     def check_nodes(self, nodes: int, masked: tuple[int, ...] = ()) -> None:
-        self._head_nodes = nodes  # for the labels that are still to come
+        self.head_nodes = nodes  # for the labels that are still to come
         super().check_nodes(nodes, masked)
 
     def chunks(self) -> Iterator[Iterable[Counted]]:
@@ -129,6 +134,8 @@ class Passes(Images):
         order = self._compare()
         if order is not None:
             sums.arrange(order)
+        if not len(self.past_nodes):
+            raise NothingPastError("There are no images of past classes: all in memory are of new ones.")
         return sums
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -174,12 +181,12 @@ class Passes(Images):
                     yield piece[0].to(self.device, copy=True), piece[1], piece[2]
 
     def _check_labels(self, nodes: Tensor, labels: Tensor, source: Stream) -> None:
-        if self._head_nodes and int(nodes.max()) >= self._head_nodes:
+        if self.head_nodes and int(nodes.max()) >= self.head_nodes:
             at = int(nodes.argmax())
             mapped = f", which nodes= maps to node {int(nodes[at])}" if self._node_by_label else ""
             raise InputError(
                 f"{source.which}= gives label {int(labels[at])}{mapped}: that needs a head with {int(nodes[at]) + 1} nodes; it "
-                f"has {self._head_nodes}. Grow the head before the step begins, or map labels to nodes with nodes=."
+                f"has {self.head_nodes}. Grow the head before the step begins, or map labels to nodes with nodes=."
             )
 
     def _groups(self, part: int, nodes: Tensor, source: Stream) -> Tensor:

@@ -26,7 +26,7 @@ from forgetscope.measuring.measurement import html_of, measure
 from forgetscope.measuring.sums import Sums
 from forgetscope.measuring.watching import device_of, kind_of, logits_of, undisturbed
 from forgetscope.monitor.evaluation import evaluate
-from forgetscope.monitor.passes import Passes
+from forgetscope.monitor.passes import NothingPastError, Passes
 from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
 from forgetscope.monitor.risk import AtRisk, at_risk
 from forgetscope.monitor.streams import Data, Stream
@@ -295,18 +295,16 @@ class MonitoredStep:
         self.incomplete = state["incomplete"] or None
 
     def _probe(self) -> None:
-        network, passes = self._given.network, self._passes
+        passes = self._passes
         with self._timed():
-            passes.device = device_of(network)
-            if self._measures:
-                measurement = measure(network, passes, head=self._given.head)
-                self._classes = Classes.of(passes, self._before)
-                if not len(self._raw):
-                    self._raw = self._empty_sums()
-                self._raw.add_probe(measurement, self.epoch)
-                self._head_nodes, self._said = measurement.head_nodes, measurement.said
-            elif not passes.known:
-                self._look_at_new()
+            passes.device = device_of(self._given.network)
+            try:
+                if self._measures:
+                    self._measure()
+                elif not passes.known:
+                    self._look_at_new()
+            except NothingPastError:
+                self._know_new()
         write_running(self._told.store, self._record("running"))
         totals = self.coefficients
         found = {name: getattr(totals, name) for name in ("sic", "cic", "nic")}
@@ -318,19 +316,30 @@ class MonitoredStep:
 
     @property
     def _measures(self) -> bool:
-        return self._given.past is not None or self._given.memory is not None
+        """Whether there are images of past classes, as far as that is known."""
+        given = self._given.past is not None or self._given.memory is not None
+        return given and not (self._passes.known and not len(self._passes.past_nodes))
+
+    def _measure(self) -> None:
+        measurement = measure(self._given.network, self._passes, head=self._given.head)
+        self._classes = Classes.of(self._passes, self._before)
+        if not len(self._raw):
+            self._raw = self._empty_sums()
+        self._raw.add_probe(measurement, self.epoch)
+        self._head_nodes, self._said = measurement.head_nodes, measurement.said
 
     def _look_at_new(self) -> None:
-        """A step without images of past classes: only what is new is known."""
         network, passes = self._given.network, self._passes
         with undisturbed(network):
             run = unwrapped(network)
-            logits = logits_of(run(passes.few(1)), kind_of(run))
-            passes.check_nodes(logits.shape[1])
+            passes.check_nodes(logits_of(run(passes.few(1)), kind_of(run)).shape[1])
             passes.survey()
-        self._head_nodes = logits.shape[1]
-        self._classes = Classes.of(passes, self._before)
-        self._said = (f"{passes.about} Nothing is measured without images of past classes.",)
+        self._know_new()
+
+    def _know_new(self) -> None:
+        """Of a step without images of past classes only what is new is known."""
+        self._head_nodes, self._classes = self._passes.head_nodes, Classes.of(self._passes, self._before)
+        self._said = (f"{self._passes.about} Nothing is measured without images of past classes.",)
 
     def _empty_sums(self) -> Sums:
         return Sums(tuple(self._passes.past_nodes.tolist()))
