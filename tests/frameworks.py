@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import random
+import re
 import sys
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -45,6 +47,13 @@ def _import_torchvision() -> None:
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _KEPT_ALIVE.append(library)
         importlib.import_module("torchvision")
+
+
+def documented(framework: str) -> str:
+    """The lines that docs/monitor.md tells users of a framework to add."""
+    text = (Path(__file__).parents[1] / "docs" / "monitor.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"```python\n(from forgetscope\.integrations\.{framework} import .*?)```", text, re.DOTALL)
+    return str(found)
 
 
 def images(classes: Iterable[int], per_class: int = PER_CLASS, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 import forgetscope as fs
 from forgetscope.integrations.avalanche import Forgetscope
 from forgetscope.integrations.losses import asymmetric_loss
-from frameworks import FRAMEWORK, differences, images, needed, seed_all, small_network, traces
+from frameworks import FRAMEWORK, differences, documented, images, needed, seed_all, small_network, traces
 
 needed("avalanche")
 
@@ -208,3 +208,14 @@ def test_a_failure_in_the_plugin_does_not_end_the_training(tmp_path: Path) -> No
     strict = naive([Forgetscope(tmp_path / "results", "strict", test=5, strict=True)])
     with pytest.raises(TypeError, match="not iterable"):
         strict.train(next(iter(benchmark().train_stream)))
+
+
+def test_the_documented_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    network = small_network(nn.Linear(12, CLASSES))
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
+    names: dict[str, Any] = {"Naive": Naive, "ReplayPlugin": ReplayPlugin, "network": network, "optimizer": optimizer}
+    exec(documented("avalanche"), names)
+    names["strategy"].train_mb_size = 16
+    names["strategy"].train(next(iter(benchmark().train_stream)))
+    assert len(list((tmp_path / "results" / "observed").iterdir())) == 1

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import forgetscope as fs
-from frameworks import FRAMEWORK, PER_CLASS, STORED, differences, images, needed, seed_all, small_network, traces
+from frameworks import FRAMEWORK, PER_CLASS, STORED, differences, documented, images, needed, seed_all, small_network, traces
 
 transformers = needed("transformers")
 accelerate = needed("accelerate")
@@ -174,3 +174,14 @@ def test_an_accelerator_is_logged_to(tmp_path: Path) -> None:
         step.evaluate(test)
     assert {number for number, _ in seen.values} == {0, 1}
     assert "forgetscope/mean_nic" in {name for _, values in seen.values for name in values}
+
+
+def test_the_documented_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = {f"{name}_data": value for name, value in given().items() if name != "memory"}
+    args = transformers.TrainingArguments(str(tmp_path / "out"), num_train_epochs=1, report_to=[], use_cpu=True)
+    names: dict[str, Any] = {"Trainer": transformers.Trainer, "model": Model(), "args": args, "memory": memory(), **data}
+    exec(documented("huggingface"), {**names, "train_data": names["new_data"]}, names)
+    names["trainer"].train()
+    (step,) = fs.Monitor("results", "birds").steps
+    assert step.info["epochs"] == 1

@@ -19,6 +19,7 @@ from frameworks import (
     STORED,
     dataset,
     differences,
+    documented,
     images,
     loader,
     needed,
@@ -157,3 +158,12 @@ def test_killed_and_resumed_from_a_checkpoint_gives_the_same_numbers(validated: 
     assert resumed.info["epochs"] == whole.info["epochs"] == EPOCHS
     one, other = (step.table("probes").to_pandas().drop(columns="timing", errors="ignore") for step in (whole, resumed))
     pd.testing.assert_frame_equal(one, other, rtol=1e-6)
+
+
+def test_the_documented_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = {f"{name}_data": value for name, value in given(1).items() if name != "memory"}
+    names: dict[str, Any] = {"Trainer": pl.Trainer, "epochs": 1, "memory": memory_of(STEPS[0]), **data}
+    exec(documented("lightning"), names)
+    names["trainer"].fit(Classifier(), mixed(1))
+    assert [step.info["status"] for step in fs.Monitor("results", "birds").steps] == ["done"]

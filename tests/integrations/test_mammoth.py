@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import forgetscope as fs
 from forgetscope.integrations.mammoth import observe
-from frameworks import differences, images, seed_all, small_network, traces
+from frameworks import differences, documented, images, seed_all, small_network, traces
 
 EPOCHS, CLASSES, DRAWN = 2, 6, 8
 
@@ -244,3 +244,11 @@ def test_without_the_past_only_nic_is_known(tmp_path: Path) -> None:
     assert second.info["past"] == "memory"
     assert classes[["sic", "cic"]].isna().all(axis=None)
     assert classes["nic"].notna().all()
+
+
+def test_the_documented_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"model": Er()}
+    exec(documented("mammoth"), names)
+    train(names["model"], tasks=1)
+    assert len(names["monitor"].steps) == 1

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import forgetscope as fs
 from forgetscope.integrations.pycil import observe
-from frameworks import PER_CLASS, STORED, differences, images, seed_all, traces
+from frameworks import PER_CLASS, STORED, differences, documented, images, seed_all, traces
 
 EPOCHS = 2
 
@@ -199,3 +199,40 @@ def test_a_failure_of_the_adapter_does_not_end_the_training(tmp_path: Path) -> N
     del learner._device
     with pytest.raises(AttributeError, match="_device"):
         learner.incremental_train(DataManager())
+
+
+def test_the_documented_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"model": Replay()}
+    exec(documented("pycil"), names)
+    train(names["model"], tasks=1)
+    assert len(names["monitor"].steps) == 1
+
+
+def test_a_head_that_is_not_found_can_be_named(tmp_path: Path) -> None:
+    class Scaled(nn.Module):
+        """Two modules with parameters make the output, as of PODNet."""
+
+        def __init__(self, nodes: int) -> None:
+            super().__init__()
+            self.inner, self.sigma = SimpleLinear(12, nodes), nn.Linear(nodes, nodes)
+
+        def forward(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+            first = self.inner(inputs)["logits"]
+            return {"logits": first + self.sigma(first)}
+
+    class ScaledNet(IncrementalNet):
+        def update_fc(self, nodes: int) -> None:
+            self.fc = Scaled(nodes)  # type: ignore[assignment]
+
+    for named, status in ((None, "incomplete"), (lambda network: network.fc, "done")):
+        seed_all(0)
+        learner = Replay()
+        learner._network = ScaledNet()
+        monitor = observe(learner, tmp_path / "results", f"head-{status}", head=named)
+        if named is None:
+            with pytest.warns(RuntimeWarning, match="forgetscope: ScaledNet has no last layer that could be told"):
+                train(learner, tasks=2)
+        else:
+            train(learner, tasks=2)
+        assert monitor.steps[1].info["status"] == status

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset
 
-from forgetscope.integrations.following import Follower, Following
+from forgetscope.integrations.following import Follower, Following, HeadOf
 from forgetscope.integrations.losses import Loss, asymmetric_loss, own_loss
 
 
@@ -22,7 +22,8 @@ class Forgetscope(Following):
 
     store: a folder. name: of this training in the store, by default the time; the same name continues. test: a stream, a list
     of experiences or a data set, where the benchmark's test stream cannot be reached from its experiences. alpha: counted from
-    the batches, unless it is given. The rest is as for `fs.Monitor`.
+    the batches, unless it is given. head: a function of the model, where its last layer is not found. The rest is as for
+    `fs.Monitor`.
 
     The past training images come from the earlier experiences of the benchmark's stream; where it does not hand them out, SIC
     and CIC are unknown. All data are passed over as for evaluation, without augmentation.
@@ -35,10 +36,17 @@ class Forgetscope(Following):
     supports_distributed = False
 
     def __init__(
-        self, store: str | Path, name: str | None = None, *, test: Any = None, alpha: float | None = None, **options: Any
+        self,
+        store: str | Path,
+        name: str | None = None,
+        *,
+        test: Any = None,
+        alpha: float | None = None,
+        head: HeadOf | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(Follower("avalanche", store, name, **options))
-        self._tests, self._alpha = test, alpha
+        self._tests, self._alpha, self._head = test, alpha, head
         self._trained: set[int] = set()  # classes so far, where the benchmark does not tell
 
     def before_training_exp(self, strategy: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -56,6 +64,7 @@ class Forgetscope(Following):
                 alpha=self._alpha,
                 loss=_loss(strategy, buffer, memory, before, current),
                 past_classes=before,
+                head_of=self._head,
             )
 
     def before_backward(self, strategy: Any, *_args: Any, **_kwargs: Any) -> None:

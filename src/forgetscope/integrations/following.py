@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,9 @@ from forgetscope.errors import InputError
 from forgetscope.monitor.monitor import Monitor
 
 Settings = Mapping[str, str | int | float | bool]
+HeadOf = Callable[
+    [nn.Module], nn.Module
+]  # where the last layer of a network is not found: it grows, and is another one each step
 
 
 class Follower:
@@ -47,9 +50,13 @@ class Follower:
         self._unseen: Counter[int] | None = None  # labels of batches, until the first one of a past class
         self._past: frozenset[int] = frozenset()
 
-    def begin(self, network: nn.Module, *, past_classes: Iterable[int] = (), **data: Any) -> None:
+    def begin(
+        self, network: nn.Module, *, past_classes: Iterable[int] = (), head_of: HeadOf | None = None, **data: Any
+    ) -> None:
         """Opens a step: the probe before training. past_classes: of which `memory` holds images."""
         self.end(InputError("The next step began before this one had ended."))
+        if head_of is not None:
+            data["head"] = head_of(network)
         self.step = self.monitor.step(network, **data)
         self.step.open()
         self._past = frozenset(past_classes) if data.get("memory") is not None else frozenset()

@@ -13,16 +13,24 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from forgetscope.integrations.following import Follower
+from forgetscope.integrations.following import Follower, HeadOf
 
 BATCH = 64  # images that are measured at a time
 
 
-def observe(learner: Any, store: str | Path, name: str | None = None, *, alpha: float | None = None, **options: Any) -> Any:
+def observe(
+    learner: Any,
+    store: str | Path,
+    name: str | None = None,
+    *,
+    alpha: float | None = None,
+    head: HeadOf | None = None,
+    **options: Any,
+) -> Any:
     """Observes every task that the learner trains on, and gives the monitor. Two methods are wrapped, on this object alone.
 
     Past, stored and new images come from its data manager, as for its tests. alpha is counted from its batches, in which it
-    mixes memory and new data, unless it is given.
+    mixes memory and new data, unless it is given. head: a function of the network, where its last layer is not found.
     """
     follower = Follower("pycil", store, name, **options)
     train_task, train = learner.incremental_train, learner._train
@@ -35,7 +43,7 @@ def observe(learner: Any, store: str | Path, name: str | None = None, *, alpha: 
             with follower.unharmed():
                 if not begun:  # some learners train twice within a task
                     begun = True
-                    _begin(follower, learner, data_manager, alpha)
+                    _begin(follower, learner, data_manager, alpha=alpha, head_of=head)
             loader = getattr(learner, "train_loader", None)
             noticed = [_NoticedLoader(one, learner, follower) if one is loader else one for one in given]
             return train(*noticed, **named)
@@ -58,7 +66,7 @@ def observe(learner: Any, store: str | Path, name: str | None = None, *, alpha: 
     return follower.monitor
 
 
-def _begin(follower: Follower, learner: Any, data_manager: Any, alpha: float | None) -> None:
+def _begin(follower: Follower, learner: Any, data_manager: Any, **told: Any) -> None:
     known, total, memory = learner._known_classes, learner._total_classes, learner._get_memory()
     learner._network.to(learner._device)  # as its training does first
     follower.begin(
@@ -66,8 +74,8 @@ def _begin(follower: Follower, learner: Any, data_manager: Any, alpha: float | N
         past=_images(data_manager, known, 0) if known else None,
         memory=_images(data_manager, 0, 0, memory=memory) if known and memory is not None else None,
         new=_images(data_manager, total, known),
-        alpha=alpha,
         past_classes=range(known),
+        **told,
     )
 
 
