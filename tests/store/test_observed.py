@@ -185,6 +185,8 @@ def changed(table: pa.Table, column: str, values: list[Any]) -> pa.Table:
 CONTRADICTIONS = [
     ("classes", "introduced_step", [3], "introduced_step is 3 in step 2"),
     ("classes", "head_node", [4], "head_node is 4 in step 2 with 4 head nodes"),
+    ("classes", "accuracy", [1e308], "accuracy is 1e\\+308, which is no share"),
+    ("classes", "accuracy_when_learned", [-0.5], "accuracy_when_learned is -0.5, which is no share"),
     ("probes", "class_id", [50], "class_id is 50, no past class"),
     ("pairs", "class_id", [20], "class_id is 20, no past class"),
     ("pairs", "source_class_id", [77], "source_class_id is 77, no such class"),

@@ -58,6 +58,10 @@ def check_observed_classes(classes: pa.Table, number: int, head_nodes: int) -> N
         values = classes[column].to_numpy()
         if len(strange := values[values > most]):
             raise ValueError(f"{column} is {strange[0]} in step {number} with {head_nodes} head nodes")
+    for column in ("accuracy", "accuracy_when_learned"):
+        shares = classes[column].drop_null().to_numpy()
+        if len(strange := shares[~((shares >= 0) & (shares <= 1))]):
+            raise ValueError(f"{column} is {strange[0]}, which is no share")
 
 
 def check_labels(table: pa.Table, column: str, of: Ids, what: str) -> None:

@@ -189,7 +189,7 @@ class StoredObserved(StoredTables):
 
     def check_contents(self) -> None:
         """Tables that are whole may still be none of this step; raises DamagedStep."""
-        classes = self.table("classes", ["class_id", "introduced_step", "head_node"])
+        classes = self.table("classes", ["class_id", "introduced_step", "head_node", "accuracy", "accuracy_when_learned"])
         ids, past = classes["class_id"].to_numpy(), past_rows(classes, self.number)
         with self.naming("classes.parquet"):
             check_observed_classes(classes, self.number, self.info["head_nodes"])
