@@ -3,9 +3,9 @@
     python benchmarks/monitor.py
 
 ResNet-8, one thread, on CIFAR-100 (`forgetscope data get cifar100`) and on glyphs, also in a pass so short that what does not
-depend on the number of images shows: looking at the network, files. A Dataset normalises each image when it is fetched, and both
-sides use the same DataLoaders: batches of 100, shuffled. The probe does all that it does in a training: it compares the images with
-those of the first probe, and writes the step's files durably.
+depend on the number of images shows: looking at the network, files. A Dataset normalises each image when it is fetched, and
+both sides use the same DataLoaders: batches of 100, shuffled. The probe does all that it does in a training: it compares the
+images with those of the first probe, and writes the step's files durably.
 """
 
 from __future__ import annotations
