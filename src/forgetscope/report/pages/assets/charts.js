@@ -93,7 +93,7 @@ function courseFigure(rows, width, look) {
   subsets.forEach((subset, s) =>
     COEFFICIENTS.forEach((quantity, c) => {
       const at = s * COEFFICIENTS.length + c,
-        [x, y] = ["x", "y"].map((letter) => letter + (at ? at + 1 : "")),
+        [x, y] = [axisOf("x", at), axisOf("y", at)],
         last = s === subsets.length - 1,
         across = part(c, COEFFICIENTS.length, 0.03),
         up = part(s, subsets.length, 34 / height).map((end) => 1 - end);
@@ -111,44 +111,30 @@ function courseFigure(rows, width, look) {
         matches: at ? "y" : undefined,
         showticklabels: c === 0,
       });
-      layout.annotations.push({
-        text: [c ? "" : `<b>Step ${word(subset)}</b> `, s ? "" : quantity].join(" "), // names in the first row alone: a phone is narrow
-        x: across[0],
-        xref: "paper",
-        y: up[1],
-        yref: "paper",
-        xanchor: "left",
-        yanchor: "bottom",
-        showarrow: false,
-        font: { size: 12.5, color: look.ink },
-      });
+      const title = [c ? "" : `<b>Step ${word(subset)}</b> `, s ? "" : quantity].join(" "); // names in the first row alone: a phone is narrow
+      layout.annotations.push(panelTitle(look, title, across[0], up[1]));
       Object.entries(STATISTICS).forEach(([statistic, name], q) => {
         const own = rows.filter((row) => row.subset === subset && row.quantity === quantity && row.statistic === statistic),
           { colour, dash } = series(look, q),
           common = { x: own.map((row) => row.share), type: "scatter", mode: "lines", xaxis: x, yaxis: y };
-        const band = (known, low, high, opacity) => ({
-          ...common,
-          x: [...known.map((row) => row.share), ...known.map((row) => row.share).reverse()],
-          y: [...known.map(high), ...known.map(low).reverse()],
-          fill: "toself",
-          fillcolor: colour + opacity,
-          line: { width: 0 },
-          hoverinfo: "skip",
-          showlegend: false,
-        });
+        // ends: from a row to [low, high], null where it is unknown.
+        const band = (ends, opacity) => {
+          const known = own.filter((row) => ends(row)[0] !== null),
+            shares = known.map((row) => row.share);
+          return {
+            ...common,
+            x: [...shares, ...[...shares].reverse()],
+            y: [...known.map((row) => ends(row)[1]), ...known.map((row) => ends(row)[0]).reverse()],
+            fill: "toself",
+            fillcolor: colour + opacity,
+            line: { width: 0 },
+            hoverinfo: "skip",
+            showlegend: false,
+          };
+        };
         traces.push(
-          band(
-            own.filter((row) => row.sd !== null),
-            (row) => row.mean - row.sd,
-            (row) => row.mean + row.sd,
-            "1a",
-          ),
-          band(
-            own.filter((row) => row.mean_lo !== null),
-            (row) => row.mean_lo,
-            (row) => row.mean_hi,
-            "40",
-          ),
+          band((row) => (row.sd === null ? [null] : [row.mean - row.sd, row.mean + row.sd]), "1a"),
+          band((row) => [row.mean_lo, row.mean_hi], "40"),
           {
             ...common,
             y: own.map((row) => row.mean),
@@ -251,14 +237,10 @@ function drawFigure(box, data, title) {
   };
   if (groups.length > 1)
     controls.append(
-      chooser(
-        "Benchmark",
-        groups.map((group) => [group, group]),
-        (value) => {
-          view.group = value;
-          redraw();
-        },
-      ).box,
+      chooser("Benchmark", groups, (value) => {
+        view.group = value;
+        redraw();
+      }).box,
     );
   box.replaceChildren(...(controls.children.length ? [controls] : []), scroll);
   redraws.set(chart, redraw);

@@ -76,11 +76,29 @@ function element(tag, properties, ...children) {
   return node;
 }
 
-// A labelled list to choose from; options are [value, text].
+// Cells are texts or nodes, or several of them; the first names the row.
+const tableRow = (name, ...cells) =>
+  element(
+    "tr",
+    {},
+    element("th", { scope: "row", className: "text" }, name),
+    ...cells.map((cell) => element("td", {}, ...[cell].flat())),
+  );
+const tableHead = (...names) => {
+  const cells = names.map((name, i) => element("th", { scope: "col", className: i ? "" : "text", textContent: name }));
+  return element("thead", {}, element("tr", {}, ...cells));
+};
+
+// A labelled list to choose from; options are texts, or [value, text].
 function chooser(label, options, onchange) {
   const list = element("select", { onchange: () => onchange(list.value) });
   list.fill = (offered) =>
-    list.replaceChildren(...offered.map(([value, text]) => element("option", { value, textContent: text })));
+    list.replaceChildren(
+      ...offered.map((one) => {
+        const [value, text = value] = [one].flat();
+        return element("option", { value, textContent: text });
+      }),
+    );
   list.fill(options);
   return { list, box: element("label", {}, label, list) };
 }
@@ -159,7 +177,20 @@ const axis = (look, title, more) => ({
   ...more,
 });
 
+// Of the panels of a chart: how an axis is called in the layout, and by traces and other axes; and a title above a panel.
 const axisName = (letter, i) => `${letter}axis${i ? i + 1 : ""}`;
+const axisOf = (letter, i) => letter + (i ? i + 1 : "");
+const panelTitle = (look, text, x, y) => ({
+  text,
+  x,
+  y,
+  xref: "paper",
+  yref: "paper",
+  xanchor: "left",
+  yanchor: "bottom",
+  showarrow: false,
+  font: { size: 12.5, color: look.ink },
+});
 
 async function draw(box, traces, layout) {
   await loadPlotly();
@@ -224,6 +255,19 @@ function leaveEmpty(box, reason) {
   box.classList.remove("drawn");
   box.listens = false;
   box.replaceChildren(element("p", { className: "empty", textContent: reason }));
+}
+
+// redraw: is called when the window has another width, or the page another colour scheme.
+function onNewLook(redraw) {
+  let width = innerWidth,
+    waiting;
+  addEventListener("resize", () => {
+    if (innerWidth === width) return; // a phone's address bar changes the height only
+    width = innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(redraw, 120);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 }
 
 // Charts that are on the page, each with the function that draws it again, for another size or colour scheme.

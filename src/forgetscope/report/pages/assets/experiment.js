@@ -80,6 +80,21 @@
   const cellAxis = (more) =>
     chartAxis("", { showgrid: false, zeroline: false, showline: false, tickmode: "array", ticklabelstandoff: 4, ...more });
 
+  const UNSEEN = { x: [null], y: [null], type: "scatter", hoverinfo: "skip" }; // what marks a class, before one is marked
+  const heatmap = (z, [zmin, zmax], colours, more = {}) => ({
+    z,
+    zmin,
+    zmax,
+    colorscale: colourscale(colours),
+    type: "heatmap",
+    showscale: false,
+    hoverinfo: "none",
+    hoverongaps: false,
+    xgap: 1,
+    ygap: 1,
+    ...more,
+  });
+
   // describe: what a hovered point says, as {id, title, rows, images}, or null. Images are class ids, by default the one.
   function plot(box, traces, layout, describe) {
     drawNow(box, traces, layout);
@@ -179,15 +194,8 @@
       text: rows.map((row, i) => (places[i] ? label(row.id) : "")),
       textposition: places.map((place) => place || "middle right"),
     };
-    const ring = {
-      x: [null],
-      y: [null],
-      type: "scatter",
-      mode: "markers",
-      hoverinfo: "skip",
-      cliponaxis: false,
-      marker: { size: 17, color: "transparent", line: { width: 2.5, color: look.accent } },
-    };
+    const around = { size: 17, color: "transparent", line: { width: 2.5, color: look.accent } };
+    const ring = { ...UNSEEN, mode: "markers", cliponaxis: false, marker: around };
     const layout = {
       width,
       height,
@@ -236,28 +244,23 @@
 
   function drawTable() {
     const body = byId("table").tBodies[0];
-    const numberCell = (value, text, reason) =>
-      element("td", {}, value === null ? element("abbr", { textContent: MISSING, title: reason }) : text);
+    const shown = (value, text, reason) => (value === null ? element("abbr", { textContent: MISSING, title: reason }) : text);
     const lines = view.step.past.map((row) => {
       const unlearned = row.accuracy_when_learned === 0 ? "never learned: its accuracy was 0" : "no test images";
-      const fg = numberCell(row.forgetting, decimal(row.forgetting), unlearned);
+      const fg = [shown(row.forgetting, decimal(row.forgetting), unlearned)];
       if (row.forgetting !== null) {
         const fill = element("i", {});
         fill.style.width = `${100 * Math.min(1, Math.max(0, row.forgetting))}%`;
         fill.style.background = forgettingColour(row.forgetting);
-        fg.prepend(element("span", { className: "fg-bar" }, fill));
+        fg.unshift(element("span", { className: "fg-bar" }, fill));
       }
       const name = element("span", { textContent: classOf(row.id).name, title: classOf(row.id).name });
-      const line = element(
-        "tr",
-        {},
-        element("th", { scope: "row" }, element("div", {}, name, ...thumbnail(row.id))),
-        numberCell(row.accuracy_when_learned, percent(row.accuracy_when_learned), "no test images"),
-        numberCell(row.accuracy, percent(row.accuracy), "no test images"),
+      const line = tableRow(
+        element("div", {}, name, ...thumbnail(row.id)),
+        shown(row.accuracy_when_learned, percent(row.accuracy_when_learned), "no test images"),
+        shown(row.accuracy, percent(row.accuracy), "no test images"),
         fg,
-        ...Object.keys(report.measures).map((measure) =>
-          numberCell(row[measure], measured(row, measure), row.missing ?? "not measured"),
-        ),
+        ...Object.keys(report.measures).map((one) => shown(row[one], measured(row, one), row.missing ?? "not measured")),
       );
       line.onmouseenter = () => highlight(row.id);
       line.onmouseleave = () => highlight(null);
@@ -289,14 +292,7 @@
         dash: row.forgetting === null ? "dot" : "solid",
       },
     }));
-    const mark = {
-      x: [null],
-      y: [null],
-      type: "scatter",
-      mode: "lines",
-      hoverinfo: "skip",
-      line: { width: 5, color: look.accent },
-    };
+    const mark = { ...UNSEEN, mode: "lines", line: { width: 5, color: look.accent } };
     const drawn = known(values.flat());
     const [low, high] = drawn.length ? extent(drawn) : [0, 1],
       pad = 0.05 * (high - low || 1),
@@ -372,20 +368,7 @@
       const limit = largest(z.flat()),
         digits = precision(limit);
       drawScale(name, label, look.interference, decimal(-limit, digits), decimal(limit, digits, true));
-      return {
-        x: at.slice(from, to),
-        y: matrix.past.map((_, i) => i),
-        z,
-        type: "heatmap",
-        showscale: false,
-        hoverinfo: "none",
-        hoverongaps: false,
-        zmin: -limit,
-        zmax: limit,
-        colorscale: colourscale(look.interference),
-        xgap: 1,
-        ygap: 1,
-      };
+      return heatmap(z, [-limit, limit], look.interference, { x: at.slice(from, to), y: matrix.past.map((_, i) => i) });
     });
     const title = (text, x) => ({
       text,
@@ -456,18 +439,7 @@
       xaxis: across,
       yaxis: reversed(tall ? classAxis : stepAxis),
     };
-    const cells = {
-      z,
-      type: "heatmap",
-      showscale: false,
-      hoverinfo: "none",
-      hoverongaps: false,
-      xgap: 1,
-      ygap: 1,
-      zmin: 0,
-      zmax: 1,
-      colorscale: colourscale(look.accuracy),
-    };
+    const cells = heatmap(z, [0, 1], look.accuracy);
     const filled = printed
       ? z.flatMap((row, y) => row.map((value, x) => ({ x, y, value }))).filter(({ value }) => value !== null)
       : [];
@@ -536,15 +508,7 @@
       byId("coefficients").append(button);
     }
   }
-  let width = innerWidth,
-    waiting;
-  addEventListener("resize", () => {
-    if (innerWidth === width) return; // a phone's address bar changes the height only
-    width = innerWidth;
-    clearTimeout(waiting);
-    waiting = setTimeout(drawAll, 120);
-  });
+  onNewLook(drawAll);
   addEventListener("scroll", unmark, { passive: true });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   drawAll();
 })();

@@ -163,43 +163,22 @@ async function startExplorer() {
     const all = points(),
       lines = all.slice(0, LISTED).map(([one, i]) => {
         const name = nameOf(one, one.classes[i]),
-          line = element(
-            "tr",
-            {},
-            element(
-              "th",
-              { scope: "row" },
-              element("button", { type: "button", textContent: name, title: name, onclick: () => choose(one, i) }),
-            ),
-            ...[
-              decimal(one.forgetting[i]),
-              percent(one.accuracy_when_learned[i]),
-              percent(one.accuracy[i]),
-              significant(one[view.measure][i]),
-            ].map((text) => element("td", { textContent: text })),
+          line = tableRow(
+            element("button", { type: "button", textContent: name, title: name, onclick: () => choose(one, i) }),
+            decimal(one.forgetting[i]),
+            percent(one.accuracy_when_learned[i]),
+            percent(one.accuracy[i]),
+            significant(one[view.measure][i]),
           );
         line.shows = [one, i];
         return line;
       });
+    const cut = `The ${LISTED} most forgotten of ${all.length}; choose an experiment to see all of its classes.`;
+    const foot = element("tfoot", {}, element("tr", {}, element("td", { colSpan: heads.length, textContent: cut })));
     byId("classes").replaceChildren(
-      element("thead", {}, element("tr", {}, ...heads.map((text) => element("th", { scope: "col", textContent: text })))),
+      tableHead(...heads),
       element("tbody", {}, ...lines),
-      ...(all.length > LISTED
-        ? [
-            element(
-              "tfoot",
-              {},
-              element(
-                "tr",
-                {},
-                element("td", {
-                  colSpan: heads.length,
-                  textContent: `The ${LISTED} most forgotten of ${all.length}; choose an experiment to see all of its classes.`,
-                }),
-              ),
-            ),
-          ]
-        : []),
+      ...(all.length > LISTED ? [foot] : []),
     );
   }
 
@@ -235,19 +214,11 @@ async function startExplorer() {
     );
     const heading = element("div", { className: "chosen" }, ...(image ? [image] : []), element("h3", { textContent: name }));
     const reason = one.missing?.[i] ? [element("p", { className: "how", textContent: one.missing[i] })] : [];
+    box.replaceChildren(heading, cards, ...reason);
     if (!one.detail) {
-      const command = `forgetscope report STORE --experiment ${one.id.slice(0, 12)}`;
-      box.replaceChildren(
-        heading,
-        cards,
-        ...reason,
-        element(
-          "p",
-          { className: "how" },
-          "This page has trajectories and images of five experiments per partition; for this one: ",
-          element("code", { textContent: command }),
-        ),
-      );
+      const command = element("code", { textContent: `forgetscope report STORE --experiment ${one.id.slice(0, 12)}` });
+      const why = "This page has trajectories and images of five experiments per partition; for this one: ";
+      box.append(element("p", { className: "how" }, why, command));
       return;
     }
     const detail = one.detail,
@@ -259,10 +230,7 @@ async function startExplorer() {
     });
     const kind = (source) => (source === id ? "SIC, itself" : detail.new.includes(source) ? "NIC, new" : "CIC, past");
     const shown = detail.rehearsal[i] ?? [];
-    box.replaceChildren(
-      heading,
-      cards,
-      ...reason,
+    box.append(
       element(
         "div",
         { className: "columns" },
@@ -327,33 +295,18 @@ async function startExplorer() {
       const across = wide ? [k / n + (k ? 0.045 : 0), (k + 1) / n] : [k % 2 ? 0.56 : 0, k % 2 ? 1 : 0.46],
         up = wide ? [0, 1] : k < 2 ? [0.58, 1] : [0, 0.42],
         { colour, dash } = series(look, k);
-      layout[axisName("x", k)] = axis(look, "", { domain: across, anchor: `y${k ? k + 1 : ""}`, nticks: 4 });
-      layout[axisName("y", k)] = axis(look, "", {
-        domain: up,
-        anchor: `x${k ? k + 1 : ""}`,
-        nticks: 5,
-        zeroline: true,
-        automargin: false,
-      });
-      layout.annotations.push({
-        text: measures[name],
-        x: across[0],
-        y: up[1],
-        xref: "paper",
-        yref: "paper",
-        xanchor: "left",
-        yanchor: "bottom",
-        showarrow: false,
-        font: { size: 12.5, color: look.ink },
-      });
+      const [x, y] = [axisOf("x", k), axisOf("y", k)];
+      layout[axisName("x", k)] = axis(look, "", { domain: across, anchor: y, nticks: 4 });
+      layout[axisName("y", k)] = axis(look, "", { domain: up, anchor: x, nticks: 5, zeroline: true, automargin: false });
+      layout.annotations.push(panelTitle(look, measures[name], across[0], up[1]));
       return {
         x: detail.iterations,
         y: detail[name][i],
         type: "scatter",
         mode: "lines",
         line: { color: colour, dash, width: 2.2 },
-        xaxis: `x${k ? k + 1 : ""}`,
-        yaxis: `y${k ? k + 1 : ""}`,
+        xaxis: x,
+        yaxis: y,
         hovertemplate: `${measures[name]} %{y:.3g} at iteration %{x}<extra></extra>`,
       };
     });

@@ -111,8 +111,6 @@ async function printAll() {
   redrawAll();
 }
 
-let width = innerWidth,
-  waiting;
 const outdated = new Set(); // charts for another size or colour scheme; those out of sight wait
 function refresh() {
   for (const box of [...outdated].filter((one) => one.offsetParent)) {
@@ -124,13 +122,7 @@ function redrawAll() {
   for (const box of redraws.keys()) if (box.isConnected) outdated.add(box);
   refresh();
 }
-addEventListener("resize", () => {
-  if (innerWidth === width) return; // a phone's address bar changes the height only
-  width = innerWidth;
-  clearTimeout(waiting);
-  waiting = setTimeout(redrawAll, 120);
-});
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+onNewLook(redrawAll);
 addEventListener("scroll", hideTooltip, { passive: true });
 addEventListener("hashchange", follow);
 addEventListener("keydown", (event) => {

@@ -23,168 +23,91 @@ const word = (value) =>
   NAMES[value] ?? String(value).replace(/^(\d+)_(.*)$/, (_, step, levels) => `${step} (${levels.replace(/_/g, ", ")}\u202f%)`);
 const probability = (p) => (p !== null && p < 0.001 ? minus(p.toExponential(1)) : decimal(p, 3));
 
-function span(columns, names, least = []) {
-  const values = known([...names.flatMap((name) => columns[name] ?? []), ...least]);
-  const [low, high] = [Math.min(...values), Math.max(...values)],
+function span(values) {
+  const [low, high] = [Math.min(...known(values)), Math.max(...known(values))],
     pad = 0.04 * (high - low || 1);
   return [low - pad, high + pad];
 }
 
 // What a table shows: {name, text: row -> text or node, value: row -> what it is sorted by, left: whether it is text}.
 function shownColumns(columns, data, paper) {
-  const column = (name, value, text, left = false) => ({ name, value, text, left });
+  // show: from a value, and its row, to a text or node.
+  const column = (name, values, show, left = false) => ({
+    name,
+    value: (i) => values[i],
+    text: (i) => show(values[i], i),
+    left,
+  });
+  const ends = (of, name, i) => [of[`${name}_lo`]?.[i] ?? null, of[`${name}_hi`]?.[i] ?? null];
+  const number = (title, name, text = decimal) => column(title, columns[name], (value) => text(value));
+  const estimated = (title, name, of = columns) =>
+    column(title, of[name], (value, i) => {
+      const [low, high] = ends(of, name, i);
+      const beside = low === null ? [] : [element("small", { textContent: ` ${interval(low, high)}` })];
+      return element("span", { textContent: decimal(value) }, ...beside);
+    });
+  const bar = (title, name, rangeOf) =>
+    column(title, columns[name], (value, i) =>
+      intervalBar(value, ...ends(columns, name, i), rangeOf(i), paper?.paper[i] ?? null),
+    );
   const keys = Object.keys(KEYS).filter(
-    (key) =>
-      columns[key] && columns[key].some((value) => value !== "") && (key === "benchmark" || distinct(columns[key]).length > 1),
+    (key) => columns[key]?.some((value) => value !== "") && (key === "benchmark" || distinct(columns[key]).length > 1),
   );
-  const shown = keys.map((key) =>
-    column(
-      KEYS[key],
-      (i) => columns[key][i],
-      (i) => word(columns[key][i]),
-      true,
-    ),
-  );
-  const bar = (name, range) =>
-    column(
-      "95\u202f% interval",
-      (i) => columns[name][i],
-      (i) =>
-        intervalBar(
-          columns[name][i],
-          columns[`${name}_lo`]?.[i] ?? null,
-          columns[`${name}_hi`]?.[i] ?? null,
-          range,
-          paper?.paper[i] ?? null,
-        ),
-    );
-  const between = (value, low, high) =>
-    element(
-      "span",
-      { textContent: decimal(value) },
-      ...(low === null ? [] : [element("small", { textContent: ` ${interval(low, high)}` })]),
-    );
-  const number = (title, name, text = decimal) =>
-    column(
-      title,
-      (i) => columns[name][i],
-      (i) => text(columns[name][i]),
-    );
+  const shown = keys.map((key) => column(KEYS[key], columns[key], word, true));
   if (data.layout === "anova") {
     shown.push(
       number("F", "F"),
       number("p", "p", probability),
       number("p, Holm", "p_holm", probability),
       number("Partial η²", "eta2p"),
-      { ...bar("eta2p", [0, 1]), name: "0 to 1" },
+      bar("0 to 1", "eta2p", () => [0, 1]),
     );
   } else if (data.layout === "policies") {
+    const ranges = {};
+    for (const quantity of distinct(columns.quantity)) {
+      const own = (name) => columns[name].filter((_, i) => columns.quantity[i] === quantity);
+      ranges[quantity] = span([0, ...["difference", "difference_lo", "difference_hi"].flatMap(own)]);
+    }
     shown.push(
       number("Mean", "mean", (value) => decimal(value, 3)),
       number("Difference", "difference", (value) => decimal(value, 3)),
-    );
-    const ranges = Object.fromEntries(
-      distinct(columns.quantity).map((quantity) => {
-        const own = columns.quantity.map((other, i) => (other === quantity ? i : -1)).filter((i) => i >= 0);
-        return [
-          quantity,
-          span(
-            { d: own.flatMap((i) => [columns.difference[i], columns.difference_lo[i], columns.difference_hi[i]]) },
-            ["d"],
-            [0],
-          ),
-        ];
-      }),
-    );
-    shown.push(
-      column(
-        "Difference, 95\u202f% interval",
-        (i) => columns.difference[i],
-        (i) =>
-          intervalBar(columns.difference[i], columns.difference_lo[i], columns.difference_hi[i], ranges[columns.quantity[i]]),
-      ),
+      bar("Difference, 95\u202f% interval", "difference", (i) => ranges[columns.quantity[i]]),
       number("Pairs", "n", String),
     );
   } else if (data.layout === "noise") {
-    const estimate = (title, name) =>
-      column(
-        title,
-        (i) => columns[name][i],
-        (i) => between(columns[name][i], columns[`${name}_lo`][i], columns[`${name}_hi`][i]),
-      );
     shown.push(
       ...["FG-R", "FG-HG"].flatMap((name) => [number(name, name), number(`${name} by noise`, `${name}_floor`)]),
-      estimate("Spread", "spread"),
-      estimate("Reliability", "reliability"),
+      estimated("Spread", "spread"),
+      estimated("Reliability", "reliability"),
       number("ρ SIC", "SIC_rho"),
-      estimate("Ceiling of ρ", "ceiling"),
+      estimated("Ceiling of ρ", "ceiling"),
     );
-    if (known(columns.between_runs).length) shown.push(estimate("ρ between runs", "between_runs"));
-    shown.push(
-      number("n", "n", String),
-      column(
-        "Noise from",
-        (i) => columns.basis[i],
-        (i) => columns.basis[i],
-        true,
-      ),
-    );
+    if (known(columns.between_runs).length) shown.push(estimated("ρ between runs", "between_runs"));
+    shown.push(number("n", "n", String), { ...number("Noise from", "basis", String), left: true });
     return shown;
   } else if (data.layout === "plain") {
     for (const name of Object.keys(columns).filter((name) => !KEYS[name] && name !== "simulated")) {
       const texts = columns[name].some((value) => typeof value === "string");
-      shown.push({
-        ...column(
-          name.replace(/_/g, " "),
-          (i) => columns[name][i],
-          (i) => (texts ? (columns[name][i] ?? "") : significant(columns[name][i])),
-          texts,
-        ),
-        wrap: WIDE.has(name),
-      });
+      const show = (value) => (texts ? (value ?? "") : significant(value));
+      shown.push({ ...column(name.replace(/_/g, " "), columns[name], show, texts), wrap: WIDE.has(name) });
     }
     return shown;
   } else {
-    const range = span({ ...columns, paper: paper?.paper ?? [] }, ["mean", "mean_lo", "mean_hi", "paper"], [0]);
+    const range = span([0, ...columns.mean, ...columns.mean_lo, ...columns.mean_hi, ...(paper?.paper ?? [])]);
     shown.push(
-      column(
-        "Mean",
-        (i) => columns.mean[i],
-        (i) => between(columns.mean[i], columns.mean_lo[i], columns.mean_hi[i]),
-      ),
-      bar("mean", range),
+      estimated("Mean", "mean"),
+      bar("95\u202f% interval", "mean", () => range),
     );
-    if (known(columns.sd).length)
-      shown.push(
-        column(
-          "SD",
-          (i) => columns.sd[i],
-          (i) => between(columns.sd[i], columns.sd_lo[i], columns.sd_hi[i]),
-        ),
-      );
+    if (known(columns.sd).length) shown.push(estimated("SD", "sd"));
   }
   if (data.layout !== "policies") shown.push(number("n", "n", String));
   if (paper) {
     shown.push(
-      column(
-        "Paper",
-        (i) => paper.paper[i],
-        (i) => between(paper.paper[i], paper.paper_lo[i], paper.paper_hi[i]),
-      ),
-      column(
-        "Ours \u2212 paper",
-        (i) => paper.difference[i],
-        (i) => decimal(paper.difference[i], 2, true),
-      ),
+      estimated("Paper", "paper", paper),
+      column("Ours \u2212 paper", paper.difference, (value) => decimal(value, 2, true)),
     );
-    if (paper.overlap.some((value) => value))
-      shown.push(
-        column(
-          "Overlap",
-          (i) => paper.overlap[i],
-          (i) => element("span", { className: paper.overlap[i], textContent: paper.overlap[i] || MISSING }),
-        ),
-      );
+    const overlap = (text) => element("span", { className: text, textContent: text || MISSING });
+    if (paper.overlap.some((value) => value)) shown.push(column("Overlap", paper.overlap, overlap));
   }
   return shown;
 }

@@ -27,15 +27,11 @@ async function startWarning() {
     view.share = shares[slider.value];
     show();
   };
-  const group = chooser(
-    "Benchmark",
-    groups.map((one) => [one, one]),
-    (value) => {
-      view.group = value;
-      refill();
-      show();
-    },
-  );
+  const group = chooser("Benchmark", groups, (value) => {
+    view.group = value;
+    refill();
+    show();
+  });
   const step = chooser("Experiment", [], (value) => {
     view.step = value;
     refit();
@@ -77,34 +73,20 @@ async function startWarning() {
     const sentence =
       `${moment[0].toUpperCase()}${moment.slice(1)}, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` +
       (missed.length ? `, which also holds ${missed.map((row) => row.class_name).join(", ")}.` : ".");
-    const range = span({ v: own.flatMap((row) => [row.forgetting]) }, ["v"], [0]);
-    const line = (row) =>
-      element(
-        "tr",
-        {},
-        element("th", { scope: "row", className: "text", textContent: row.class_name }),
-        element("td", { textContent: significant(row.score) }),
-        element("td", {}, intervalBar(row.forgetting, null, null, range), ` ${decimal(row.forgetting)}`),
-        element(
-          "td",
-          {},
-          element("span", { className: row.hit === "True" ? "yes" : "no", textContent: row.hit === "True" ? "yes" : "no" }),
-        ),
+    const range = span([0, ...own.map((row) => row.forgetting)]);
+    const line = (row) => {
+      const hit = row.hit === "True" ? "yes" : "no";
+      return tableRow(
+        row.class_name,
+        significant(row.score),
+        [intervalBar(row.forgetting, null, null, range), ` ${decimal(row.forgetting)}`],
+        element("span", { className: hit, textContent: hit }),
       );
-    const head = (...names) =>
-      element(
-        "thead",
-        {},
-        element(
-          "tr",
-          {},
-          ...names.map((name, i) => element("th", { scope: "col", className: i ? "" : "text", textContent: name })),
-        ),
-      );
+    };
     const table = element(
       "table",
       {},
-      head("Flagged class", `Score: ${predictor}`, "Forgetting in the end", "Among the most forgotten quarter"),
+      tableHead("Flagged class", `Score: ${predictor}`, "Forgetting in the end", "Among the most forgotten quarter"),
       element("tbody", {}, ...flags.map(line)),
     );
     const first = rows.find((row) => row.step_id === view.step),
@@ -114,19 +96,17 @@ async function startWarning() {
     const summary = element(
       "table",
       {},
-      head("Ranked by", "Flagged rightly", "95\u202f% interval", "Area under the ROC curve", "Steps"),
+      tableHead("Ranked by", "Flagged rightly", "95\u202f% interval", "Area under the ROC curve", "Steps"),
       element(
         "tbody",
         {},
         ...over.map((row) =>
-          element(
-            "tr",
-            {},
-            element("th", { scope: "row", className: "text", textContent: word(row.predictor) }),
-            element("td", { textContent: estimate(row.precision, row.precision_lo, row.precision_hi) }),
-            element("td", {}, intervalBar(row.precision, row.precision_lo, row.precision_hi, [0, 1], null)),
-            element("td", { textContent: estimate(row.auc, row.auc_lo, row.auc_hi) }),
-            element("td", { textContent: row.n }),
+          tableRow(
+            word(row.predictor),
+            estimate(row.precision, row.precision_lo, row.precision_hi),
+            intervalBar(row.precision, row.precision_lo, row.precision_hi, [0, 1]),
+            estimate(row.auc, row.auc_lo, row.auc_hi),
+            row.n,
           ),
         ),
       ),
