@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset
 
 from forgetscope.integrations.following import Follower, Following, HeadOf
-from forgetscope.integrations.losses import Loss, asymmetric_loss, own_loss
+from forgetscope.integrations.losses import Loss, asymmetric_loss, own_loss, weighed_alike
 
 
 class Forgetscope(Following):
@@ -138,8 +137,7 @@ def _labels(strategy: Any) -> Tensor:
     labels: Tensor = strategy.mb_y
     if getattr(strategy, "replay_loader", None) is None or not hasattr(strategy, "mb_buffer_y"):
         return labels
-    replayed: Tensor = strategy.mb_buffer_y
-    return torch.cat([labels.repeat(len(replayed)), replayed.repeat(len(labels))])
+    return weighed_alike(labels, strategy.mb_buffer_y)
 
 
 def _loss(strategy: Any, buffer: Any, memory: Any, past: set[int], new: set[int]) -> Loss | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -52,3 +53,13 @@ def asymmetric_loss(past: Iterable[int], new: Iterable[int], replayed: Callable[
         return torch.where(is_new, share * full + (1 - share) * alone, full).mean()
 
     return loss
+
+
+def weighed_alike(labels: Tensor, replayed: Tensor) -> Tensor:
+    """The labels of two batches whose means count the same in a loss, as one batch: each as often as it takes.
+
+    >>> weighed_alike(torch.tensor([2, 3, 2, 3]), torch.tensor([0, 1]))
+    tensor([2, 3, 2, 3, 0, 1, 0, 1])
+    """
+    length = math.lcm(len(labels), len(replayed))
+    return torch.cat([labels.repeat(length // len(labels)), replayed.to(labels.device).repeat(length // len(replayed))])

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from forgetscope.integrations.following import Follower
-from forgetscope.integrations.losses import Loss, asymmetric_loss, own_loss
+from forgetscope.integrations.losses import Loss, asymmetric_loss, own_loss, weighed_alike
 
 BATCH = 64  # images that are measured at a time
 
@@ -76,9 +76,7 @@ class _ObservedModel:
     def _labels(self, labels: Tensor) -> Tensor:
         """In proportion to their part in the loss: ER-ACE adds two means."""
         replayed = torch.cat([drawn.to(labels.device) for drawn in self.drawn])
-        if _is_ace(self.model):
-            return torch.cat([labels.repeat(len(replayed)), replayed.repeat(len(labels))])
-        return torch.cat([labels, replayed])
+        return weighed_alike(labels, replayed) if _is_ace(self.model) else torch.cat([labels, replayed])
 
     def begin(self, dataset: Any) -> None:
         model, known = self.model, self.model.n_past_classes
