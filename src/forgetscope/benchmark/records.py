@@ -21,9 +21,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from forgetscope.benchmark.plans import Plan, Reruns
+from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.shards import Shard
-from forgetscope.benchmark.space import Partition
 from forgetscope.errors import DamagedPlan, SpecError, StoreError
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
 from forgetscope.foreign import Count, Id, StrictRecord, Text, first_problem, strict_json
@@ -124,14 +123,6 @@ def _checked_plan(path: Path) -> dict[str, Any]:
     if lacking:
         raise ValueError(f"{lacking[0]} is missing")
     return plan
-
-
-def recorded_reruns(plan: Mapping[str, Any]) -> list[Reruns]:
-    """The picked steps of a controlled experiment, from its plan.json."""
-    return [
-        Reruns(picked["original"], picked["step"], Partition(**picked["partition"]), tuple(picked["others"]))
-        for picked in plan["reruns"]
-    ]
 
 
 def rerun_only(plans: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -14,7 +14,7 @@ import forgetscope as fs
 from forgetscope.characters import counted
 from forgetscope.cli import options as option
 from forgetscope.cli.console import Commands, Unreadable, echo, note, print_either
-from forgetscope.cli.plans import PlanOptions, RunOptions, allow, name_failures, with_plan_options, work_off
+from forgetscope.cli.plans import PlaceOptions, PlanOptions, RunOptions, allow, name_failures, with_plan_options, work_off
 from forgetscope.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -123,20 +123,15 @@ def status(
 
 
 @app.command(epilog="Example: forgetscope bench retry glyphs --failed --store results")
+@with_plan_options
 def retry(
     name: PlanArgument,
     failed: Annotated[bool, typer.Option("--failed", help="The steps that failed, and what builds on them.")] = False,
-    store: option.Store = option.DEFAULT_STORE,
-    settings: option.Set = None,
+    options: PlaceOptions = PlaceOptions(),
     code: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Code, package.module:function, that a PLAN names and may run; may be repeated."),
     ] = None,
-    jobs: option.Jobs = None,
-    device: option.Device = "auto",
-    threads: option.JobThreads = 1,
-    channels_last: option.ChannelsLast = True,
-    compile: option.Compile = False,
     as_json: option.Json = False,
 ) -> None:
     """Run the steps that failed once more, and everything that is still to do."""
@@ -146,8 +141,8 @@ def retry(
 
     if not failed:
         raise SpecError("bench retry: say which steps to retry: --failed.")
-    opened = fs.Store.existing(store)
-    found = _found(name, settings, opened)
+    opened = fs.Store.existing(options.store)
+    found = _found(name, options.settings, opened)
     if isinstance(found, Plan):
         allow(found, code or [])
     planned = made_ready(found, note)
@@ -157,8 +152,7 @@ def retry(
         _tell_status(planned, opened, as_json=as_json)
         return
     note(f"{counted(len(again), 'failed step')} will be run again.")
-    place = fs.Local(device=device, threads=threads, channels_last=channels_last, compile=compile, jobs=jobs)
-    planned, outcome = work_off(planned, opened, place, estimating=False, again=again)
+    planned, outcome = work_off(planned, opened, options.place(), estimating=False, again=again)
     _tell_status(planned, opened, as_json=as_json)
     name_failures(planned, opened, outcome)
 

@@ -40,8 +40,8 @@ def training() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class PlanOptions:
-    """The options of a command that looks at a plan."""
+class PlaceOptions:
+    """The options of every command about a plan: where it is, and how its steps are computed."""
 
     store: option.Store = option.DEFAULT_STORE
     settings: option.Set = None
@@ -50,7 +50,6 @@ class PlanOptions:
     threads: option.JobThreads = 1
     channels_last: option.ChannelsLast = True
     compile: option.Compile = False
-    estimate: option.Estimate = True
 
     def place(self) -> Place:
         """Where its steps are run, or would be."""
@@ -59,6 +58,13 @@ class PlanOptions:
     @property
     def _of_every_place(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("jobs", "device", "threads", "channels_last", "compile")}
+
+
+@dataclass(frozen=True)
+class PlanOptions(PlaceOptions):
+    """The options of a command that looks at a plan."""
+
+    estimate: option.Estimate = True
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Data sets as memory-mapped uint8 arrays with a digest that goes into every step's identity."""
 
+from __future__ import annotations
+
 import hashlib
 import io
 import json
@@ -31,6 +33,11 @@ Stamp = tuple[int, int, int, int]  # inode, size, times of the last write and th
 class ImageSet:
     images: NDArray[np.uint8]  # [n, h, w, 3]
     labels: NDArray[np.int64]  # [n]
+
+    def first(self, each: int, labels: Iterable[int]) -> ImageSet:
+        """The first so many images of each of these classes, class after class."""
+        positions = np.concatenate([np.flatnonzero(self.labels == label)[:each] for label in labels])
+        return ImageSet(self.images[positions], self.labels[positions])
 
 
 @dataclass(frozen=True)

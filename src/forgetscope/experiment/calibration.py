@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from forgetscope.benchmark.costs import Rates
-from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.data.images import DataSet
 from forgetscope.data.preprocessing import Normalisation
 from forgetscope.experiment.chain import run_chain
 from forgetscope.experiment.preparation import Inherited, assemble
@@ -29,6 +29,7 @@ from forgetscope.store import Store
 
 PATIENCE = 4.0  # seconds for each rate; training that is slower is measured on smaller batches
 CLASSES, IMAGES = 4, 250  # of each class, at most
+FEW = 4  # images of each class that the smallest step learns and is tested on
 
 
 @blaming_own_code()
@@ -60,7 +61,7 @@ class _Scene:
         self.sequence = [labels[: len(labels) // 2], labels[len(labels) // 2 :]]
         of = {label: np.flatnonzero(data.train.labels == label)[:IMAGES] for label in labels}
         self.specs = step_specs(run, self.sequence, data.augmentation, sources)
-        self.data = replace(data, train=_part(data.train, labels), test=_part(data.test, labels))
+        self.data = replace(data, train=data.train.first(FEW, labels), test=data.test.first(FEW, labels))
         self.normalise = Normalisation.of(data, device, settings.channels_last)
         network = build_network(run.network, len(self.sequence[0]), np.random.default_rng(0), sources.get(run.network))
         inherited = Inherited.of_first_step({label: of[label] for label in self.sequence[0]})
@@ -150,8 +151,3 @@ def _plainly(spec: StepSpec) -> StepSpec:
     assert spec.rehearsal is not None  # a second step has one
     plain = {"policy": "uniform", "policy_source": None, "keepsake": None}
     return spec.model_copy(update={"rehearsal": spec.rehearsal.model_copy(update=plain)})
-
-
-def _part(images: ImageSet, labels: list[int], each: int = 4) -> ImageSet:
-    positions = np.concatenate([np.flatnonzero(images.labels == label)[:each] for label in labels])
-    return ImageSet(images.images[positions], images.labels[positions])

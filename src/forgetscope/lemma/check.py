@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from forgetscope.data.images import DataSet, ImageSet
+from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
 from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import Diverged, SpecError
@@ -86,7 +86,7 @@ class _SecondStep:
     """First step learned, rehearsal chosen, head grown: ready to be trained."""
 
     def __init__(self, check: LemmaCheck, data: DataSet, on_epoch: Callable[[int], None]) -> None:
-        run, data = check.run, _first_images(data, check.images)
+        run, data = check.run, replace(data, train=data.train.first(check.images, range(len(data.classes))))
         sources = source_digests((run.policy,))
         first, second = step_specs(run, sequence_of(run, len(data.classes)), data.augmentation, sources)
         load_all(sources)
@@ -215,10 +215,3 @@ def _columns(exact: Gradients, changes: Changes, rate: float, smoothness: Mappin
         **{f"bound_{name}": bound.bound for name, bound in bounds.items()},
         "draws_above": (beyond > allowed).sum(dim=0),
     }
-
-
-def _first_images(data: DataSet, each: int) -> DataSet:
-    """The data set with the first so many training images of each class."""
-    labels = data.train.labels
-    positions = np.concatenate([np.flatnonzero(labels == label)[:each] for label in range(len(data.classes))])
-    return replace(data, train=ImageSet(data.train.images[positions], labels[positions]))

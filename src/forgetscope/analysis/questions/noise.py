@@ -19,18 +19,8 @@ ESTIMATED = ("variance", "spread", "reliability", "ceiling")
 COLUMNS = (
     *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "FG-R", "FG-R_floor", "FG-HG", "FG-HG_floor"),
     *(f"{name}{end}" for name in ESTIMATED for end in ("", "_lo", "_hi")),
-    *(
-        "SIC_rho",
-        "between_runs",
-        "between_runs_lo",
-        "between_runs_hi",
-        "parents",
-        "images",
-        "n",
-        "paired_n",
-        "basis",
-        "simulated",
-    ),
+    *("SIC_rho", "between_runs", "between_runs_lo", "between_runs_hi", "parents"),
+    *("images", "n", "paired_n", "basis", "simulated"),
 )
 PAIRS, COUNTS = "the same test images before and after", "counts of test images, before and after taken as independent"
 Runs = dict[tuple[str, GridCell, str | None, tuple[int, ...]], dict[str, MeasuredStep]]
@@ -52,12 +42,11 @@ def _row(sample: Sample, part: Subset | GridCell, runs: Runs, cache: Cache) -> R
     mask = sample.mask(part)
     chosen = [sample.steps[i] for i in np.flatnonzero(mask)]
     known = [step for step in chosen if np.isfinite(step.noise).all()]
-    values = {name: mean_estimate(sample.values[name][mask]) for name in (("FG-R", "value"), ("FG-R", "floor"))}
-    values |= {name: mean_estimate(sample.values[name][mask]) for name in (("FG-HG", "value"), ("FG-HG", "floor"))}
+    severity = [(quantity, of) for quantity in ("FG-R", "FG-HG") for of in ("value", "floor")]
+    values = {name: mean_estimate(sample.values[name][mask]) for name in severity}
     without, observed = (sample.values["FG", name][mask] for name in ("variance", "observed"))
     variance = mean_estimate(without)
     noises = [step.variances for step in known]
-
     content = content_of(*astuple(variance), *noises)
     ceiling = cache.get("ceiling", content, lambda: {"ends": np.array(astuple(ceiling_estimate(variance, noises))[:3])})["ends"]
     again = _between_runs(chosen, sample, runs)

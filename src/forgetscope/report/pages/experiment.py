@@ -6,7 +6,6 @@ reader's step, screen and colour scheme. Class names are untrusted: they reach t
 """
 
 import base64
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -17,7 +16,7 @@ from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.analysis.observed import Observed
 from forgetscope.errors import StoreError
 from forgetscope.report.pages.explorer import Explorer
-from forgetscope.report.pages.packing import asset, script_digest
+from forgetscope.report.pages.packing import asset, number, numbers, script_digest
 from forgetscope.report.words.findings import Shown, budget, finding
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import COEFFICIENTS, StoredObserved, StoredStep, StoredTables
@@ -167,10 +166,10 @@ def _step(experiment: Shown, summary: StepSummary) -> dict[str, object]:
     return {
         "step": summary.step,
         "finding": finding(experiment, summary),
-        **{name: _number(getattr(summary, name)) for name in SUMMARISED},
-        **{name: _number(value) for name, value in summary.beyond_noise.items()},
+        **{name: number(getattr(summary, name)) for name in SUMMARISED},
+        **{name: number(value) for name, value in summary.beyond_noise.items()},
         "basis": "" if summary.paired else "; from counts, so that noise is overstated",
-        "correlations": {name: _number(rho) for name, rho in summary.correlations.items()},
+        "correlations": {name: number(rho) for name, rho in summary.correlations.items()},
         "past": [
             {"id": id, "missing": reason if isinstance(reason, str) else None, **dict(zip(columns, values, strict=True))}
             for id, reason, values in zip(order, past["missing"], _numbers(past[columns].to_numpy()), strict=True)
@@ -203,12 +202,7 @@ def _matrix(step: StoredTables, order: list[int]) -> dict[str, object] | None:
 
 
 def _numbers(rows: NDArray[np.float64]) -> list[list[float | None]]:
-    return [[_number(value) for value in row] for row in rows.astype(np.float64).tolist()]
-
-
-def _number(value: float) -> float | None:
-    """Six digits are more than a chart can show, and halve the page."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    return [numbers(row) for row in rows.astype(np.float64).tolist()]
 
 
 def _data_uri(png: bytes | None) -> str | None:

@@ -123,8 +123,7 @@ def _noise(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Car
 
 def noise_row(analysis: Analysis, where: dict[str, str]) -> Row | None:
     """How much is noise, over all partitions of a step number, where it can be said."""
-    frame = analysis.more.get("noise")
-    rows = [] if frame is None else records(matching(frame, **where, rehearsal_pct="", class_pct=""))
+    rows = _matching(analysis.more.get("noise"), where | {"rehearsal_pct": "", "class_pct": ""})
     return rows[0] if rows and rows[0]["n"] else None
 
 
@@ -193,8 +192,8 @@ def _weights(rows: list[Row]) -> str:
 
 
 def _controlled(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
-    frame, told = analysis.tables.get("controlled_experiments"), []
-    for row, runs in zip([] if frame is None else records(frame), analysis.collection.reruns, strict=False):
+    rows, told = _matching(analysis.tables.get("controlled_experiments"), {}), []
+    for row, runs in zip(rows, analysis.collection.reruns, strict=False):
         if row["n"] and all(row[name] == value for name, value in where.items()):
             rising = int((runs.correlations()[0] > 0).sum())
             kept, new = share_text(row["rehearsal_pct"]), share_text(row["class_pct"])
@@ -220,9 +219,8 @@ def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[t
                 f"{since(first['share'])}, within 0.02 of its final {PLAIN.number(first['final'])}",
             ),
         )
-    frame = analysis.more.get("early_warning")
-    known = [] if frame is None else records(matching(frame, **where, group=GROUP, predictor=MODEL))
-    known = [row for row in known if not math.isnan(row["precision"])]
+    flagged = _matching(analysis.more.get("early_warning"), where | {"group": GROUP, "predictor": MODEL})
+    known = [row for row in flagged if not math.isnan(row["precision"])]
     if known:
         row = min(known, key=lambda row: abs(row["share"] - EARLY))
         when = moment(row["share"], probes)
@@ -252,7 +250,7 @@ def since(share: float) -> str:
 
 
 def _extremes(frame: pd.DataFrame | None, where: dict[str, str]) -> tuple[list[Row], list[Row]]:
-    rows = [] if frame is None else [row for row in records(matching(frame, **where)) if row["n"]]
+    rows = [row for row in _matching(frame, where) if row["n"]]
     often = [row for row in rows if row["n"] > 1]  # once is no average, unless there is nothing else
     rows = often if len(often) > 1 else rows
     return rows[:SHOWN], rows[SHOWN:][-SHOWN:] or rows[-1:]
