@@ -19,28 +19,25 @@ from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.statistics.estimates import mean_estimate
 from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.pages.explorer import Explorer
-from forgetscope.report.pages.packing import asset, packed, packed_frame, script_digest
+from forgetscope.report.pages.packing import asset, packed, packed_frame, page, script_digest
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
 from forgetscope.report.words import methods
 from forgetscope.report.words.captions import notes
 from forgetscope.report.words.headlines import headlines
-from forgetscope.report.words.notation import PLAIN
 
 SCRIPTS = ("core.js", "tables.js", "charts.js", "explorer.js", "warning.js", "page.js")
 
 
 def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provenance) -> str:
-    from jinja2 import Environment, StrictUndefined
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = PLAIN.number
     script, plotly = "\n".join(asset(name) for name in SCRIPTS), get_plotlyjs()
     samples = analysis.collection.samples
     found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data"]
     compared = _policies(provenance.policies) if provenance.policies else None
-    return environment.from_string(asset("benchmark.html.j2")).render(
+    return page(
+        "benchmark.html.j2",
         title=", ".join(dict.fromkeys(sample.benchmark for sample in samples)) or "empty store",
         simulated=analysis.collection.simulated,
         headlines=[headline for headline in headlines(analysis) if headline.cards],
@@ -56,8 +53,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         facts=methods.facts(analysis, explorer.environments),
         commands=methods.commands(provenance.plans, provenance.unplanned),
         css=asset("base.css") + asset("explorer.css") + asset("benchmark.css"),
-        explorer_markup=asset("explorer.html.j2"),
-        script=script,
+        scripts=[script],
         digests=[script_digest(script), script_digest(plotly)],
         packs={
             "data-exhibits": packed({_id(shown): _embedded(shown, explorer) for shown in (*found, *filter(None, [compared]))}),

@@ -16,7 +16,7 @@ from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.analysis.observed import Observed
 from forgetscope.errors import StoreError
 from forgetscope.report.pages.explorer import Explorer
-from forgetscope.report.pages.packing import asset, number, numbers, script_digest
+from forgetscope.report.pages.packing import asset, number, numbers, page, script_digest
 from forgetscope.report.words.findings import Shown, budget, finding
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import COEFFICIENTS, StoredObserved, StoredStep, StoredTables
@@ -33,15 +33,13 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
     explorer: of the experiment's steps, for a section about one class at a time."""
     if not experiment.steps:
         raise StoreError(f"{experiment.label} has nothing to show. {finding(experiment, None)}")
-    from jinja2 import Environment, StrictUndefined
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
     exploring = explorer is not None and bool(experiment.summaries)
     own = ["core.js", "experiment.js", *(["explorer.js"] if exploring else [])]
     scripts = [get_plotlyjs(), "\n".join([*map(asset, own), *(["startExplorer();"] if exploring else [])])]
-    return environment.from_string(asset("experiment.html.j2")).render(
+    return page(
+        "experiment.html.j2",
         experiment=experiment,
         subject=experiment.name if isinstance(experiment, Observed) else experiment.data["name"],
         digest=None if isinstance(experiment, Observed) else experiment.data["digest"],
@@ -51,7 +49,6 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
         measures=MEASURES,
         document=_document(experiment, thumbnails),
         css=asset("base.css") + asset("explorer.css"),
-        explorer_markup=asset("explorer.html.j2") if exploring else "",
         packs=explorer.embedded() if explorer is not None and exploring else {},
         scripts=scripts,
         digests=[script_digest(script) for script in scripts],

@@ -14,12 +14,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from forgetscope.report.words.notation import PLAIN
+
 DIGITS = 6  # significant; more than a chart can show
 
 
 def asset(name: str) -> str:
     """A file of `assets/`."""
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def page(template: str, **content: object) -> str:
+    """A whole page from a template of `assets/`: what is filled in is escaped, and what is missing is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader(__package__, "assets")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["number"] = PLAIN.number
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
+    return environment.get_template(template).render(**content)
 
 
 def packed(value: Any) -> str:

@@ -141,16 +141,10 @@ function csv(columns) {
 
 function theme() {
   const style = getComputedStyle(document.documentElement);
-  const value = (name) => style.getPropertyValue(`--${name}`).trim();
-  return {
-    ...Object.fromEntries(
-      ["ink", "muted", "line", "accent", "surface", "one", "two", "three", "four", "unknown"].map((name) => [
-        name,
-        value(name),
-      ]),
-    ),
-    font: getComputedStyle(document.body).fontFamily,
-  };
+  const look = { font: getComputedStyle(document.body).fontFamily };
+  for (const name of ["ink", "muted", "line", "accent", "surface", "one", "two", "three", "four", "unknown"])
+    look[name] = style.getPropertyValue(`--${name}`).trim();
+  return look;
 }
 
 // Colours that people with any colour vision tell apart; dashes and symbols differ too.

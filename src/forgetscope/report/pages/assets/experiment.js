@@ -19,8 +19,8 @@
     const scale = (name) =>
       style
         .getPropertyValue(`--${name}`)
-        .split(",")
-        .map((colour) => colour.trim());
+        .trim()
+        .split(/\s*,\s*/);
     return { ...theme(), forgetting: scale("forgetting"), interference: scale("interference"), accuracy: scale("accuracy") };
   }
 

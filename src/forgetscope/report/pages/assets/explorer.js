@@ -223,52 +223,41 @@ async function startExplorer() {
     }
     const detail = one.detail,
       part = (title, ...content) => element("div", {}, element("h4", { textContent: title }), ...content),
-      none = (text) => element("p", { className: "how", textContent: text });
+      none = (text) => element("p", { className: "how", textContent: text }),
+      listed = (rows, otherwise) => (rows.length ? bars(rows) : none(otherwise));
     const curves = element("div", {
       className: "chart",
       attributes: { role: "img", "aria-label": `Coefficients of ${name} along training` },
     });
     const kind = (source) => (source === id ? "SIC, itself" : detail.new.includes(source) ? "NIC, new" : "CIC, past");
-    const shown = detail.rehearsal[i] ?? [];
+    const signed = (term) => (term > 0 ? "+" : "") + significant(term);
+    const steps = detail.accuracies[i].map((value, step) => [`step ${step + 1}`, value, percent(value)]);
+    const shown = detail.rehearsal[i] ?? [],
+      images = shown.map((place, k) => picture(data[one.data], one.data, place, `rehearsal image ${k + 1} of ${name}`));
     box.append(
       element(
         "div",
         { className: "columns" },
+        part("Accuracy after every step", bars(steps.filter(([, value]) => value !== null))),
         part(
-          "Accuracy after every step",
-          bars(
-            detail.accuracies[i]
-              .map((value, step) => [`step ${step + 1}`, value, percent(value)])
-              .filter(([, value]) => value !== null),
+          "Who interfered with it most",
+          listed(
+            detail.sources[i].map(([source, term]) => [`${nameOf(one, source)} (${kind(source)})`, term, signed(term)]),
+            "Interference was not measured.",
           ),
         ),
         part(
-          "Who interfered with it most",
-          detail.sources[i].length
-            ? bars(
-                detail.sources[i].map(([source, term]) => [
-                  `${nameOf(one, source)} (${kind(source)})`,
-                  term,
-                  (term > 0 ? "+" : "") + significant(term),
-                ]),
-              )
-            : none("Interference was not measured."),
-        ),
-        part(
           "Now taken for",
-          detail.confusions[i].length
-            ? bars(detail.confusions[i].map(([other, value]) => [nameOf(one, other), value, percent(value)]))
-            : none("None of its test images is taken for another class."),
+          listed(
+            detail.confusions[i].map(([other, value]) => [nameOf(one, other), value, percent(value)]),
+            "None of its test images is taken for another class.",
+          ),
         ),
       ),
       part(
         `Rehearsal images: ${detail.rehearsed[i]} kept${shown.length ? `, the first ${shown.length} in order of selection` : ""}`,
         shown.length
-          ? element(
-              "div",
-              { className: "images" },
-              ...shown.map((place, k) => picture(data[one.data], one.data, place, `rehearsal image ${k + 1} of ${name}`)),
-            )
+          ? element("div", { className: "images" }, ...images)
           : none("The data set is not at hand, or was only simulated, so there are no images."),
       ),
       part(

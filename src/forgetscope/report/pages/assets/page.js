@@ -56,20 +56,19 @@ function follow() {
   else scrollTo(0, 0);
 }
 
+function turnTo(i, options) {
+  history.replaceState(null, "", `#${panels[i].id}`);
+  select(tabs[i], options);
+  toTop();
+}
+
 for (const [i, tab] of tabs.entries()) {
-  tab.onclick = () => {
-    history.replaceState(null, "", `#${panels[i].id}`);
-    select(tab);
-    toTop();
-  };
+  tab.onclick = () => turnTo(i);
   tab.onkeydown = (event) => {
     const move = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: tabs.length - 1 }[event.key];
     if (move === undefined) return;
     event.preventDefault();
-    const next = (move + tabs.length) % tabs.length;
-    history.replaceState(null, "", `#${panels[next].id}`);
-    select(tabs[next], { focus: true });
-    toTop();
+    turnTo((move + tabs.length) % tabs.length, { focus: true });
   };
 }
 
