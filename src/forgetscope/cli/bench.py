@@ -13,7 +13,7 @@ import typer
 import forgetscope as fs
 from forgetscope.characters import counted
 from forgetscope.cli import options as option
-from forgetscope.cli.console import Commands, Unreadable, echo, note, print_either
+from forgetscope.cli.console import Unreadable, command_group, echo, note, print_either
 from forgetscope.cli.plans import PlaceOptions, PlanOptions, RunOptions, allow, name_failures, with_plan_options, work_off
 from forgetscope.errors import DataError, SpecError
 
@@ -24,9 +24,7 @@ PlanArgument = Annotated[
     str, typer.Argument(metavar="PRESET, FILE or PLAN", help="A benchmark, or the id of any plan that was run into the store.")
 ]
 
-app = typer.Typer(
-    help="Run whole benchmarks: sample, plan, run, watch.", no_args_is_help=True, rich_markup_mode=None, cls=Commands
-)
+app = command_group("Run whole benchmarks: sample, plan, run, watch.")
 
 
 @app.command(epilog="Example: forgetscope bench preset glyphs > my.toml")

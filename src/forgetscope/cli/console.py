@@ -45,6 +45,11 @@ class Commands(TyperGroup):
         super().format_commands(ctx, formatter)
 
 
+def command_group(help: str) -> typer.Typer:
+    """Commands under one name."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, cls=Commands)
+
+
 class Unreadable:
     """Steps and plans of a store that cannot be read: the others are shown, and these are named."""
 

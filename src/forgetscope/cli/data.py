@@ -9,11 +9,11 @@ import typer
 
 import forgetscope as fs
 from forgetscope.cli import options as option
-from forgetscope.cli.console import Commands, echo, note, print_json, print_view
+from forgetscope.cli.console import command_group, echo, note, print_json, print_view
 from forgetscope.errors import DataError
 from forgetscope.threads import available_cores
 
-app = typer.Typer(help="Get, add, look at and remove data sets.", no_args_is_help=True, rich_markup_mode=None, cls=Commands)
+app = command_group("Get, add, look at and remove data sets.")
 
 NameArgument = Annotated[str, typer.Argument(help="The data set's name.")]
 WorkersOption = Annotated[

@@ -13,18 +13,13 @@ import typer
 import forgetscope as fs
 from forgetscope.characters import counted, visible
 from forgetscope.cli import options as option
-from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_either, print_json, print_view
+from forgetscope.cli.console import Unreadable, command_group, echo, patiently, print_either, print_json, print_view
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
     from forgetscope.housekeeping.exchange import Imported
 
-app = typer.Typer(
-    help="Look after a store: what it holds, whether it is whole, what can be freed; export, import, SQL.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    cls=Commands,
-)
+app = command_group("Look after a store: what it holds, whether it is whole, what can be freed; export, import, SQL.")
 
 StoreArgument = Annotated[Path, typer.Argument(help="The store.")]
 

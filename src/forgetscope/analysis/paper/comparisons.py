@@ -147,15 +147,12 @@ def _pairs(collection: Collected) -> Iterator[Row]:
 def _paired_rows(
     comparison: str, samples: tuple[Sample, Sample], cells: list[GridCell], where: Row, against: str
 ) -> Iterator[Row]:
-    parts = [_by_root(sample, cell) for sample, cell in zip(samples, cells, strict=True)]
+    masks = (sample.mask(cell) for sample, cell in zip(samples, cells, strict=True))
+    parts = [{own.root[i]: int(i) for i in np.flatnonzero(mask)} for own, mask in zip(samples, masks, strict=True)]
     roots = [root for root in parts[0] if root in parts[1]]
     for name in _known(samples[0]) if roots else ():
         values = [on_its_scale(s, name)[[part[root] for root in roots]] for s, part in zip(samples, parts, strict=True)]
         yield _row(comparison, "paired", samples[0], name, paired(*values), where, against)
-
-
-def _by_root(sample: Sample, cell: GridCell) -> dict[str, int]:
-    return {sample.root[i]: int(i) for i in np.flatnonzero(sample.mask(cell))}
 
 
 def _paired(sample: Sample, earlier: Subset, later: Subset, name: Name) -> Difference:

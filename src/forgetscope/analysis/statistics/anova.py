@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc, ncfdtrinc
 
-from forgetscope.analysis.statistics.estimates import CONFIDENCE, Estimate
+from forgetscope.analysis.statistics.bootstrap import CONFIDENCE
+from forgetscope.analysis.statistics.estimates import Estimate
 
 Array = NDArray[np.float64]
 Coding = Literal["sum", "treatment"]

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, stdtrit
 
 from forgetscope.analysis.statistics import bootstrap
+from forgetscope.analysis.statistics.bootstrap import CONFIDENCE
 from forgetscope.errors import InputError
 
-CONFIDENCE = 0.95
 PERFECT = 1 - 1e-10  # but for rounding; a single tie among 200 classes leaves 1 - 4e-7
 
 
