@@ -156,7 +156,7 @@ def size_of(path: Path) -> int:
 
 
 def put_aside(path: Path, quarantine: Path, name: str) -> Path:
-    """Move something damaged into a folder for such things, under its name and the next free number; nothing is deleted.
+    """Move something into a folder for what is damaged or outdated, under its name and the next free number; nothing is deleted.
 
     Where it is now; if another process was faster, only the folder is known."""
     with told(quarantine):
@@ -173,6 +173,7 @@ def put_aside(path: Path, quarantine: Path, name: str) -> Path:
         except FileNotFoundError:
             release(target)
             return quarantine
+        sync_folder(quarantine)
         sync_folder(path.parent)
     return target
 

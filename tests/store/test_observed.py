@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from forgetscope.errors import DamagedStep, SpecError, StoreError, WriteError
+from forgetscope.housekeeping.freeing import freeable
 from forgetscope.store import Store, StoredObserved, commit_observed, parquet_bytes, write_running
 from observed_steps import LABELS, NAMES, incomplete, observe, observed_record
 from strangers import no_plain_file, put
@@ -64,12 +66,85 @@ def test_equal_records_give_equal_bytes(tmp_path: Path) -> None:
         assert path.read_bytes() == (there.folder / path.name).read_bytes()
 
 
-def test_a_number_is_never_written_again(store: Store) -> None:
+def test_the_number_of_a_step_that_is_done_is_never_written_again(store: Store) -> None:
     step = observe(store)[0]
     before = {path.name: path.read_bytes() for path in step.folder.iterdir()}
     with pytest.raises(StoreError, match=r"birds/1 is in .* already, and is never written again. Continue with number 4"):
         commit_observed(store, observed_record(1, network="another"))
     assert {path.name: path.read_bytes() for path in step.folder.iterdir()} == before
+
+
+def test_an_incomplete_step_gives_way_and_is_kept_in_quarantine(store: Store) -> None:
+    observe(store, 1)
+    first = commit_observed(store, incomplete(2))
+    before = contents(first.folder)
+    commit_observed(store, incomplete(2, reason="KeyboardInterrupt"))
+    step = commit_observed(store, observed_record(2))
+    whole = contents(step.folder)
+    assert (step.incomplete, store.observed_step("birds", 2).incomplete) == (None, None)
+    kept = sorted((store.path / "quarantine").iterdir())
+    assert [path.name for path in kept] == ["observed-birds-2-1", "observed-birds-2-2"]
+    assert contents(kept[0]) == before
+    assert StoredObserved(kept[1], ("birds", 2)).incomplete == "KeyboardInterrupt"
+    for record in (observed_record(2, network="another"), incomplete(2)):
+        with pytest.raises(StoreError, match="birds/2 is in .* already, and is never written again"):
+            commit_observed(store, record)
+    assert contents(step.folder) == whole
+    assert len(list((store.path / "quarantine").iterdir())) == 2
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_an_incomplete_step_stays_until_the_other_can_be_kept(store: Store) -> None:
+    step = commit_observed(store, incomplete(2))
+    before = contents(step.folder)
+    with pytest.raises(SpecError, match="cannot be kept"):
+        commit_observed(store, observed_record(2, head_nodes=3))
+    assert contents(step.folder) == before
+    assert not (store.path / "quarantine").exists()
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_a_kill_leaves_one_of_the_two_in_place_or_the_number_free(
+    store: Store, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    step = commit_observed(store, incomplete(2))
+    before, done, rename = contents(step.folder), [0], os.rename
+
+    def killed(source: Path, target: Path) -> None:
+        if done[0] == renames:
+            raise KeyboardInterrupt
+        rename(source, target)
+        done[0] += 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", killed)
+        with suppress(KeyboardInterrupt):
+            commit_observed(store, observed_record(2))
+    quarantined = [contents(path) for path in (store.path / "quarantine").glob("*") if contents(path)]
+    found = [step.incomplete for step in store.observed()]
+    assert found == [["RuntimeError: stopped"], [], [None]][renames]
+    assert quarantined == [[], [before], [before]][renames]
+    if renames < 2:
+        assert commit_observed(store, observed_record(2)).incomplete is None
+
+
+def test_a_damaged_step_does_not_give_way(store: Store) -> None:
+    step = commit_observed(store, incomplete(2))
+    (step.folder / "observed.json").write_bytes(b"{}")
+    with pytest.raises(StoreError, match="already, and is never written again"):
+        commit_observed(store, observed_record(2))
+
+
+def test_what_runs_under_the_number_of_an_incomplete_step_is_seen_and_kept(store: Store) -> None:
+    commit_observed(store, incomplete(2))
+    running = write_running(store, observed_record(2, status="running"))
+    assert [step.id for step in store.observing()] == ["birds/2"]
+    assert freeable(store) == []
+    commit_observed(store, observed_record(2))
+    assert not running.folder.exists()
 
 
 def test_monitors_are_told_apart_and_ordered_by_number(store: Store) -> None:

@@ -4,7 +4,7 @@
     STORE/observed/          the same of what a monitor saw (`observed`)
     STORE/working/<id>/      snapshots and probes so far of a step that is being run
     STORE/working/<id>.lock  avoids double work; correctness rests on the rename
-    STORE/quarantine/        damaged steps, kept for inspection
+    STORE/quarantine/        damaged steps, and incomplete ones that were observed again, kept for inspection
 
 Of a finished step only the state, which a further step starts from, may be freed later; a marker then stands in its place.
 No file is a pickle. Every file is verified against its manifest when it is read.
@@ -225,9 +225,11 @@ class Store:
         return [step for step in map(RunningObserved, found) if not self.finished(step.key)]
 
     def finished(self, id: str) -> bool:
-        """Whether what works under this name, a step or an observed one, is committed."""
-        named = RUNNING.fullmatch(id)
-        return f"{named['number']}" in _folders(self.path / "observed" / named["name"]) if named else id in self
+        """Whether what works under this name is committed: a step, or an observed one that does not give way to another."""
+        if (named := RUNNING.fullmatch(id)) is None:
+            return id in self
+        folder = self.path / "observed" / named["name"] / named["number"]
+        return folder.name in _folders(folder.parent) and not StoredObserved(folder).gives_way
 
     def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:
         """Write a step whole. If another process was first, its step is verified and ours discarded.
@@ -326,7 +328,7 @@ class Store:
         return None
 
     def quarantine(self, path: Path) -> Path:
-        """Move a damaged step's folder or a file out of the way, never deleting it."""
+        """Move a step's folder or a file out of the way, never deleting it."""
         self.refuse_links(*FOLDERS)
         parts = path.relative_to(self.path).parts
         return put_aside(path, self.path / "quarantine", "-".join(parts if parts[0] == "observed" else parts[1:]))

@@ -1,6 +1,6 @@
 """Observed steps: what a monitor saw of somebody's own training, by the monitor's name and the step's number.
 
-    STORE/observed/<name>/<number>/          committed: whole or not there, verified when read, never written again
+    STORE/observed/<name>/<number>/          committed: whole or not there, verified when read; once done, never written again
     STORE/working/observed-<name>-<number>/  while it runs: `observed.json` and the tables so far, each file replaced whole
 
 The tables are those of a step, with the same columns; `class_id` is the user's label. There is no state: nothing builds on one.
@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -162,6 +163,13 @@ class StoredObserved(StoredTables):
         reason: str | None = self.info["reason"]
         return reason
 
+    @property
+    def gives_way(self) -> bool:
+        """Whether another may be committed under its number: it is there and can be read, and is incomplete."""
+        with suppress(StoreError):
+            return self.incomplete is not None
+        return False
+
     @cached_property
     def new_classes(self) -> tuple[int, ...]:
         table = self.table("classes", ["class_id", "introduced_step"])
@@ -246,8 +254,9 @@ class RunningObserved(StoredObserved):
 
 
 def commit_observed(store: Store, record: ObservedRecord, committed: str | None = None) -> StoredObserved:
-    """Write an observed step whole. A number that is there is never written again: that is a StoreError.
+    """Write an observed step whole. The number of one that is done is never written again: that is a StoreError.
 
+    An incomplete one gives way: it goes to quarantine when all of ours is on disk. A crash in between leaves its number free.
     What nobody could read back, such as tables that contradict each other, is a SpecError, and nothing is written."""
     step = StoredObserved(store.path / "observed" / record.name / str(record.number))
     _refuse_strange(record, StoredObserved.statuses)
@@ -266,6 +275,8 @@ def commit_observed(store: Store, record: ObservedRecord, committed: str | None 
             StoredObserved(folder, (record.name, record.number)).verify()
         except DamagedStep as error:
             raise SpecError(f"{step.title} cannot be kept: {error.file}: {error.reason}. Nothing was written.") from None
+        if StoredObserved(step.folder).gives_way:
+            store.quarantine(step.folder)
 
     with told(step.folder):
         step.folder.parent.mkdir(parents=True, exist_ok=True)
