@@ -156,9 +156,9 @@ def size_of(path: Path) -> int:
 
 
 def put_aside(path: Path, quarantine: Path, name: str) -> Path:
-    """Move something into a folder for what is damaged or outdated, under its name and the next free number; nothing is deleted.
+    """Move something that is damaged or outdated into a folder for such, under its name and the next free number.
 
-    Where it is now; if another process was faster, only the folder is known."""
+    Nothing is deleted. Where it is now; if another process was faster, only the folder is known."""
     with told(quarantine):
         quarantine.mkdir(exist_ok=True)
         is_folder = path.is_dir() and not path.is_symlink()

@@ -87,7 +87,7 @@ def test_an_incomplete_step_gives_way_and_is_kept_in_quarantine(store: Store) ->
     assert contents(kept[0]) == before
     assert StoredObserved(kept[1], ("birds", 2)).incomplete == "KeyboardInterrupt"
     for record in (observed_record(2, network="another"), incomplete(2)):
-        with pytest.raises(StoreError, match="birds/2 is in .* already, and is never written again"):
+        with pytest.raises(StoreError, match=r"birds/2 is in .* already, and is never written again"):
             commit_observed(store, record)
     assert contents(step.folder) == whole
     assert len(list((store.path / "quarantine").iterdir())) == 2
