@@ -115,8 +115,8 @@ class Sample:
         return self.benchmark if self.policy == "uniform" else f"{self.benchmark}, {self.policy}"
 
     def where(self, part: Subset | GridCell) -> dict[str, Any]:
-        """The keys of a row about a part of it."""
-        return {"benchmark": self.benchmark, "policy": self.policy, **part.keys}
+        """The keys of a row about a part of it, and whether it is simulated."""
+        return {"benchmark": self.benchmark, "policy": self.policy, **part.keys, "simulated": self.simulated is not None}
 
     @cached_property
     def number(self) -> NDArray[np.int64]:

@@ -156,5 +156,4 @@ def _row(sample: Sample, part: Subset | GridCell, column: Column, n: int, **numb
 
 
 def _keys(sample: Sample, part: Subset | GridCell, column: Column) -> Row:
-    keys = {"quantity": column.quantity, "statistic": column.statistic, "simulated": sample.simulated is not None}
-    return sample.where(part) | keys
+    return sample.where(part) | {"quantity": column.quantity, "statistic": column.statistic}

@@ -50,7 +50,7 @@ def left_out(collection: Collected) -> pd.DataFrame:
                     **sample.where(Subset(number)),
                     "steps": int(mask.sum()),
                     **vars(sample.omitted(Subset(number), ranked)),
-                    **{"probes": ", ".join(map(str, sorted(probes))), "simulated": sample.simulated is not None},
+                    "probes": ", ".join(map(str, sorted(probes))),
                 }
             )
     return pd.DataFrame(rows, columns=list(LEFT_OUT))
@@ -110,7 +110,6 @@ def _sizes(sample: Sample, cell: GridCell) -> Iterator[Row]:
                 **{"quantity": name[0], "statistic": name[1]},
                 **{"n": estimate.n, "half_width": (estimate.high - estimate.low) / 2, "wanted_half_width": wanted},
                 **{"scale": "z" if correlation else "value", "needed_n": needed_samples(values, wanted)},
-                "simulated": sample.simulated is not None,
             }
 
 

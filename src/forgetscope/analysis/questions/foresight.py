@@ -83,7 +83,7 @@ def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Ro
             for p, predictor in enumerate(predictors):
                 own = found[:, k, p]
                 known = own[np.isfinite(own[:, 0])]
-                row = {**_where(sample, subset), "group": group, "share": share, "predictor": predictor, "n": len(known)}
+                row = {**sample.where(subset), "group": group, "share": share, "predictor": predictor, "n": len(known)}
                 for m, name in enumerate(("precision", "auc")):
                     row[name] = float(known[:, m].mean()) if len(known) else np.nan
                     row[f"{name}_lo"], row[f"{name}_hi"] = ends[k, p, m].tolist()
@@ -164,7 +164,7 @@ def _calibrated(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[
     for number, rows in enumerate(np.array_split(np.argsort(predicted, kind="stable"), BINS), start=1):
         low, high = cluster_mean_bca(observed[rows], clusters[rows], resamples=RESAMPLES)
         yield {
-            **_where(sample, subset),
+            **sample.where(subset),
             **{"bin": str(number), "predicted": float(predicted[rows].mean()), "observed": float(observed[rows].mean())},
             **{"observed_lo": low, "observed_hi": high, "classes": len(rows), "n": len(np.unique(clusters[rows]))},
         }
@@ -184,8 +184,4 @@ def _calibrated(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[
         ("slope", "intercept"), line(sums.sum(axis=0)[None])[0], cluster_bca(sums, line, resamples=RESAMPLES), strict=True
     ):
         counts = {"classes": len(x), "n": len(sums)}
-        yield _where(sample, subset) | {"bin": name, "observed": value, "observed_lo": low, "observed_hi": high} | counts
-
-
-def _where(sample: Sample, subset: Subset) -> Row:
-    return {**sample.where(subset), "simulated": sample.simulated is not None}
+        yield sample.where(subset) | {"bin": name, "observed": value, "observed_lo": low, "observed_hi": high} | counts

@@ -73,7 +73,6 @@ def _row(sample: Sample, part: Subset | GridCell, runs: Runs, cache: Cache) -> R
         "n": variance.n,
         "paired_n": paired,
         "basis": _basis(paired, len(known)),
-        "simulated": sample.simulated is not None,
     }
 
 

@@ -1,11 +1,10 @@
 """Which classes suffer: the mean forgetting of each class over the steps in which it is a past class."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from forgetscope.analysis.inputs.samples import Collected, Sample, Subset
+from forgetscope.analysis.rows import Row
 from forgetscope.analysis.statistics.estimates import mean_estimate
 from forgetscope.store import Store
 
@@ -31,7 +30,7 @@ def _names(sample: Sample, store: Store) -> dict[int, str]:
     return names
 
 
-def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[tuple[Any, ...]]:
+def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[Row]:
     values: dict[int, list[float]] = {}
     for i in np.flatnonzero(sample.mask(Subset(number))):
         step = sample.steps[i]
@@ -39,5 +38,6 @@ def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[tuple[A
             values.setdefault(id, []).append(forgetting)
     found = [(id, mean_estimate(forgetting)) for id, forgetting in values.items()]
     found.sort(key=lambda pair: (-pair[1].value if pair[1].n else np.inf, pair[0]))
-    where, simulated = sample.where(Subset(number)).values(), sample.simulated is not None
-    return [(*where, id, names[id], mean.value, mean.low, mean.high, mean.n, simulated) for id, mean in found]
+    numbers = ({"mean": mean.value, "mean_lo": mean.low, "mean_hi": mean.high, "n": mean.n} for _, mean in found)
+    where = sample.where(Subset(number))
+    return [where | {"class_id": id, "class_name": names[id]} | own for (id, _), own in zip(found, numbers, strict=True)]
