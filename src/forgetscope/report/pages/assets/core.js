@@ -233,15 +233,19 @@ const hideTooltip = () => {
   byId("tooltip").hidden = true;
 };
 
-// told: what a point of a drawn chart says, as [title, rows, images] of a tooltip. onclick: what a click on it does, if not the same.
-function tell(box, told, onclick = null) {
+// told: what a point of a drawn chart says, as [title, rows, images] of a tooltip, or null. onclick: what a click on it does, if
+// not the same. onleave: what follows when no point is pointed at any more.
+function tell(box, told, { onclick = null, onleave = hideTooltip } = {}) {
   Object.assign(box, { told, chosen: onclick });
   if (box.listens) return;
   box.listens = true;
-  const say = ({ points: [point], event }) => tooltip(event, ...box.told(point));
+  const say = ({ points: [point], event }) => {
+    const said = box.told(point);
+    if (said) tooltip(event, ...said);
+  };
   box.on("plotly_hover", say);
   box.on("plotly_click", (found) => (box.chosen ? box.chosen(found.points[0]) : say(found)));
-  box.on("plotly_unhover", hideTooltip);
+  box.on("plotly_unhover", onleave);
 }
 
 function leaveEmpty(box, reason) {

@@ -98,18 +98,13 @@
   // describe: what a hovered point says, as {id, title, rows, images}, or null. Images are class ids, by default the one.
   function plot(box, traces, layout, describe) {
     drawNow(box, traces, layout);
-    box.describe = describe;
-    if (box.listens) return;
-    box.listens = true;
-    const point = ({ points, event }) => {
-      const said = box.describe(points[0]);
-      if (!said) return;
-      tooltip(event, said.title, said.rows, (said.images ?? [said.id]).flatMap(thumbnail));
+    const told = (point) => {
+      const said = describe(point);
+      if (!said) return null;
       highlight(said.id);
+      return [said.title, said.rows, (said.images ?? [said.id]).flatMap(thumbnail)];
     };
-    box.on("plotly_hover", point);
-    box.on("plotly_click", point);
-    box.on("plotly_unhover", unmark);
+    tell(box, told, { onleave: unmark });
   }
 
   function leaveOut(box, reason) {

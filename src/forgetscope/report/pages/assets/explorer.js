@@ -154,7 +154,7 @@ async function startExplorer() {
         ];
         return [nameOf(one, id), rows, thumbnail(data, one.data, id)];
       },
-      ({ pointNumber }) => choose(...shown[pointNumber]),
+      { onclick: ({ pointNumber }) => choose(...shown[pointNumber]) },
     );
   }
 
