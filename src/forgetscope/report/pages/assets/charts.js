@@ -22,7 +22,8 @@ function swarmFigure(rows, width, look) {
   rows = rows.filter((row) => row.forgetting !== null);
   const parts = distinct(rows.map(partition)),
     increments = distinct(rows.map((row) => row.class_pct));
-  const columns = distinct(rows.map((row) => `${partition(row)}|${row.swarm}`));
+  const columnOf = (row) => `${partition(row)}|${row.swarm}`;
+  const columns = distinct(rows.map(columnOf));
   const height = 440,
     fg = rows.map((row) => row.forgetting),
     range = [Math.min(...fg) - 0.04, Math.max(...fg) + 0.04];
@@ -31,19 +32,15 @@ function swarmFigure(rows, width, look) {
   const place = Object.fromEntries(columns.map((column, i) => [column, i + parts.indexOf(column.split("|")[0])]));
   const jitter = new Map();
   for (const column of columns) {
-    const own = rows.filter((row) => `${partition(row)}|${row.swarm}` === column);
-    swarmed(
-      own.map((row) => row.forgetting),
-      range,
-      height - 90,
-      room,
-    ).forEach((x, i) => jitter.set(own[i], x));
+    const own = rows.filter((row) => columnOf(row) === column);
+    const values = own.map((row) => row.forgetting);
+    swarmed(values, range, height - 90, room).forEach((x, i) => jitter.set(own[i], x));
   }
   const traces = increments.map((increment, k) => {
     const own = rows.filter((row) => row.class_pct === increment),
       { colour, symbol } = series(look, k);
     return {
-      x: own.map((row) => place[`${partition(row)}|${row.swarm}`] + jitter.get(row)),
+      x: own.map((row) => place[columnOf(row)] + jitter.get(row)),
       y: own.map((row) => row.forgetting),
       type: "scatter",
       mode: "markers",

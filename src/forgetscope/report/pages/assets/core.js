@@ -58,6 +58,13 @@ const interval = (low, high) => (low === null || high === null ? "" : `(${decima
 const estimate = (value, low, high) => `${decimal(value)} ${interval(low, high)}`.trimEnd();
 const percent = (value) => (value === null || value === undefined ? MISSING : `${Math.round(100 * value)}\u202f%`);
 const known = (values) => values.filter((value) => value !== null);
+const extent = (values) => [Math.min(...values), Math.max(...values)];
+// Of an axis that shows all values, with a little room.
+function span(values, room = 0.04) {
+  const [low, high] = extent(known(values)),
+    pad = room * (high - low || 1);
+  return [low - pad, high + pad];
+}
 const significant = (value) =>
   value === null
     ? MISSING

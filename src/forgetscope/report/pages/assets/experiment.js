@@ -7,7 +7,6 @@
 
   // ---- Words, numbers and colours
 
-  const extent = (values) => [Math.min(...values), Math.max(...values)];
   const largest = (values) => Math.max(0, ...known(values).map(Math.abs)) || 1;
   const precision = (limit) => Math.min(5, Math.max(2, 2 - Math.floor(Math.log10(limit)))); // digits that tell such values apart
   const measured = (row, name) => decimal(row[name], precision(largest(view.step.past.map((other) => other[name]))));
@@ -160,22 +159,14 @@
     const width = box.clientWidth,
       height = 270,
       margin = { l: 46, r: 12, t: 14, b: 46 };
-    const padded = (values, share) => {
-      const [low, high] = extent(values),
-        pad = share * (high - low || 1);
-      return [low - pad, high + pad];
-    };
-    const ranges = [padded(x, 0.1), padded(y, 0.12)];
+    const ranges = [span(x, 0.1), span(y, 0.12)];
     const inside = [width - margin.l - margin.r, height - margin.t - margin.b];
     const pixels = rows.map((_, i) => [
       (inside[0] * (x[i] - ranges[0][0])) / (ranges[0][1] - ranges[0][0]),
       (inside[1] * (ranges[1][1] - y[i])) / (ranges[1][1] - ranges[1][0]),
     ]);
-    const places = placeLabels(
-      pixels,
-      rows.map((row) => shortName(row.id)),
-      inside,
-    );
+    const names = rows.map((row) => shortName(row.id));
+    const places = placeLabels(pixels, names, inside);
     const marker = { size: rows.length > 40 ? 7 : 9, color: y.map(forgettingColour), line: { width: 1, color: look.surface } };
     const points = {
       x,
@@ -289,9 +280,7 @@
     }));
     const mark = { ...UNSEEN, mode: "lines", line: { width: 5, color: look.accent } };
     const drawn = known(values.flat());
-    const [low, high] = drawn.length ? extent(drawn) : [0, 1],
-      pad = 0.05 * (high - low || 1),
-      range = [low - pad, high + pad];
+    const range = span(drawn.length ? drawn : [0, 1], 0.05);
     const pixel = (height - margin.t - margin.b) / (range[1] - range[0]);
     const ends = [];
     past.forEach((row, i) => {

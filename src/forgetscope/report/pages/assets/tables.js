@@ -23,12 +23,6 @@ const word = (value) =>
   NAMES[value] ?? String(value).replace(/^(\d+)_(.*)$/, (_, step, levels) => `${step} (${levels.replace(/_/g, ", ")}\u202f%)`);
 const probability = (p) => (p !== null && p < 0.001 ? minus(p.toExponential(1)) : decimal(p, 3));
 
-function span(values) {
-  const [low, high] = [Math.min(...known(values)), Math.max(...known(values))],
-    pad = 0.04 * (high - low || 1);
-  return [low - pad, high + pad];
-}
-
 // What a table shows: {name, text: row -> text or node, value: row -> what it is sorted by, left: whether it is text}.
 function shownColumns(columns, data, paper) {
   // show: from a value, and its row, to a text or node.
