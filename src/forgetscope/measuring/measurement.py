@@ -180,7 +180,7 @@ def _combine(sums: GradientSums, data: Images) -> Measurement:
         full=full, bias=bias, new=mean_new, alpha=data.alpha, shares=data.shares, nodes=nodes, rounding=rounding
     )
     unknown = (data.kept == 0) | data.only_memory
-    from_past.masked_fill_(torch.diag(unknown) | data.only_memory, torch.nan)
+    from_past.masked_fill_(torch.diag(unknown) | data.only_memory | (not data.rehearses), torch.nan)
     return Measurement(
         terms=_known(terms, data),
         pairs=torch.cat([from_past, from_new], dim=1),
@@ -199,8 +199,9 @@ def _combine(sums: GradientSums, data: Images) -> Measurement:
 
 
 def _known(terms: Coefficients, data: Images) -> Coefficients:
-    """What nobody can know is missing: SIC of a class without a stored image; SIC and CIC where past images are the memory."""
-    unknown, nobody = (data.kept == 0) | data.only_memory, torch.tensor(data.only_memory)
+    """What nobody can know is missing: SIC of a class without a stored image; SIC and CIC where past images are the memory, or
+    there is none."""
+    unknown, nobody = (data.kept == 0) | data.only_memory, torch.tensor(data.only_memory or not data.rehearses)
     return replace(terms, sic=terms.sic.masked_fill(unknown, torch.nan), cic=terms.cic.masked_fill(nobody, torch.nan))
 
 

@@ -51,6 +51,11 @@ class Images(ABC):
         return False
 
     @property
+    def rehearses(self) -> bool:
+        """Whether any image of a past class is rehearsed, as far as that is to be told apart: without, there is no CIC."""
+        return True
+
+    @property
     def nodes(self) -> Tensor:
         """All that occur."""
         return torch.cat([self.past_nodes, self.new_nodes])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from forgetscope.characters import counted
@@ -25,7 +27,8 @@ class Passes(Images):
     """past: all training images of the past classes, those in memory included, or None: then past images are the memory.
 
     The classes are known after the first pass, and so is a fingerprint of each class's images, which no order changes: another
-    pass that gives other images is an error. Images in memory of new classes are left out."""
+    pass that gives other images is an error. Images in memory of new classes are left out. Those of the memory that do not
+    occur in past are counted."""
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Passes(Images):
         self.kept = torch.empty(0, dtype=torch.float64)
         self.counts = (0, 0)
         self.memory: list[int] = []  # the head node of each image in memory, in the order of the first pass
+        self.outside = 0  # images in memory that are not among past
         self._first: Tensor | None = None  # [2, groups]: counts and fingerprints of the first pass
         self._few: dict[int, Tensor] = {}
         self.head_nodes = 0
@@ -61,7 +65,14 @@ class Passes(Images):
 
     @property
     def only_memory(self) -> bool:
-        return PAST not in self._sources
+        if self._first is None or PAST not in self._sources:
+            return PAST not in self._sources
+        past = len(self.past_nodes)
+        return past > 0 and torch.equal(self._first[:, :past], self._first[:, past : 2 * past])
+
+    @property
+    def rehearses(self) -> bool:
+        return bool(self.kept.sum())
 
     @property
     def left_out(self) -> int:
@@ -86,9 +97,18 @@ class Passes(Images):
 
     @property
     def unknown_said(self) -> tuple[str, ...]:
-        if self.only_memory and KEPT in self._sources:
+        if self.only_memory:
             return ("SIC and CIC are unknown, not 0: past images are those in memory, so nothing is known of the others.",)
-        return super().unknown_said
+        if not self.rehearses:
+            return ("SIC and CIC are missing: nothing is rehearsed.",)
+        return (*super().unknown_said, *([self.outside_said] if self.outside else []))
+
+    @property
+    def outside_said(self) -> str:
+        return (
+            f"{self.outside:,} of {counted(int(self.kept.sum()), 'image')} in memory are not among past=, bit for bit: if they "
+            "are prepared in another way, SIC and CIC compare two kinds of images."
+        )
 
     def label(self, node: int) -> int:
         by_node = {at: label for label, at in (self._node_by_label or {}).items()}
@@ -143,7 +163,8 @@ class Passes(Images):
         if self._first is None:
             return {}
         memory = torch.tensor(self.memory, dtype=torch.long)
-        return {"past": self.past_nodes, "new": self.new_nodes, "memory": memory, "first": self._first}
+        outside = torch.tensor(self.outside)
+        return {"past": self.past_nodes, "new": self.new_nodes, "memory": memory, "first": self._first, "outside": outside}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         if not state:
@@ -151,7 +172,7 @@ class Passes(Images):
         past, new, memory, first = (state[name].cpu().long() for name in ("past", "new", "memory", "first"))
         if first.shape != (2, 2 * len(past) + len(new)):
             raise InputError(f"first has the shape {tuple(first.shape)}, expected {(2, 2 * len(past) + len(new))}. {_LOAD}")
-        self.memory = memory.tolist()
+        self.memory, self.outside = memory.tolist(), int(state.get("outside", 0))
         self._take(past, new, first)
 
     def _begin(self) -> None:
@@ -160,10 +181,13 @@ class Passes(Images):
         past, nodes = len(self.past_nodes), torch.cat([self.past_nodes, self.past_nodes, self.new_nodes]).tolist()
         parts = [PAST] * past + [KEPT] * past + [NEW] * len(self.new_nodes)
         if not self.known:
-            self.memory = []
+            self.memory, self.outside = [], 0
+        self._sought: Sought | None = None
         self._group_of = {key: group for group, key in enumerate(zip(parts, nodes, strict=True))} if self.known else {}
 
     def _batches(self) -> Iterator[Counted]:
+        if not self.known and PAST in self._sources and KEPT in self._sources:
+            self._sought = Sought(fingerprints(inputs).cpu() for inputs, _ in self._sources[KEPT])
         for part, source in self._sources.items():
             for inputs, labels in source:
                 nodes = nodes_of(labels, self._node_by_label, source.which)
@@ -176,7 +200,7 @@ class Passes(Images):
                     inputs, nodes, groups = inputs[counts.to(inputs.device)], nodes[counts], groups[counts]
                 size = batch_for(inputs[:1]) if len(nodes) else 1
                 for piece in zip(*(torch.split(each, size) for each in (inputs, nodes, groups)), strict=True):
-                    self._note(piece[0], piece[2])
+                    self._note(part, piece[0], piece[2])
                     # The network may work in place, on what may be somebody's tensor.
                     yield piece[0].to(self.device, copy=True), piece[1], piece[2]
 
@@ -218,9 +242,14 @@ class Passes(Images):
         self._group_of[part, node] = len(self._group_of)
         self._seen = torch.cat([self._seen, torch.zeros(2, 1, dtype=torch.long)], dim=1)
 
-    def _note(self, inputs: Tensor, groups: Tensor) -> None:
+    def _note(self, part: int, inputs: Tensor, groups: Tensor) -> None:
+        found = fingerprints(inputs).cpu()
         self._seen[0].index_add_(0, groups, torch.ones_like(groups))
-        self._seen[1].index_add_(0, groups, fingerprints(inputs).cpu())
+        self._seen[1].index_add_(0, groups, found)
+        if part == PAST and self._sought is not None:
+            self._sought.look_among(found)
+        if part == KEPT and self._sought is not None:
+            self.outside += self._sought.missing(found)
 
     def _compare(self) -> list[int | None] | None:
         """After a pass. The first: where each group of it belongs. Any other: that it gave the same images."""
@@ -261,6 +290,27 @@ class Passes(Images):
             f"{which}= does not give the same images as at the first probe: others of class {self.label(node)} ({images}). "
             f"The numbers would not be of the same data. {remedy}"
         )
+
+
+class Sought:
+    """Images of the memory, by their fingerprints, and which of them have occurred elsewhere."""
+
+    def __init__(self, of: Iterable[Tensor]) -> None:
+        self._all = np.unique(torch.cat(list(of)).numpy())
+        self._found = np.zeros(len(self._all), bool)
+
+    def look_among(self, fingerprints: Tensor) -> None:
+        at, known = self._places(fingerprints)
+        self._found[at[known]] = True
+
+    def missing(self, fingerprints: Tensor) -> int:
+        at, known = self._places(fingerprints)
+        return int((~(known & self._found[at])).sum())
+
+    def _places(self, fingerprints: Tensor) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        values = fingerprints.numpy()
+        at = np.searchsorted(self._all, values).clip(max=len(self._all) - 1)
+        return at, self._all[at] == values
 
 
 _LOAD = "Load what state_dict() gave."

@@ -133,7 +133,7 @@ def _measurements(sums: Sums, classes: Classes, passes: Passes, why_unweighted: 
     pairs[np.ix_(at, columns)] = found.pairs
     unknown: list[str | None] = ["no image of it was given"] * past
     for c, kept in zip(at.tolist(), passes.kept.tolist(), strict=True):
-        unknown[c] = why_unweighted or _unknown(kept, passes.only_memory)
+        unknown[c] = why_unweighted or _unknown(kept, passes)
     return replace(
         found,
         values=_spread(found.values, at, past),
@@ -144,9 +144,11 @@ def _measurements(sums: Sums, classes: Classes, passes: Passes, why_unweighted: 
     )
 
 
-def _unknown(kept: float, only_memory: bool) -> str | None:
-    if only_memory:
+def _unknown(kept: float, passes: Passes) -> str | None:
+    if passes.only_memory:
         return "SIC and CIC are unknown: past images are those in memory"
+    if not passes.rehearses:
+        return "SIC and CIC are missing: nothing is rehearsed"
     return None if kept else "SIC is unknown: no image of it is stored"
 
 

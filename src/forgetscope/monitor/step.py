@@ -142,6 +142,8 @@ class MonitoredStep:
             self._take_over(self._state)
         else:
             self._probe()
+            if self._passes.outside:
+                _warn(f"forgetscope: {self._passes.outside_said}")
 
     @_guarded
     def epoch_ended(self) -> None:
@@ -286,7 +288,7 @@ class MonitoredStep:
         _check_state(state)
         passes = state["passes"]
         self._passes.load_state_dict(passes)
-        self._classes = Classes.of(self._passes, self._before)
+        self._know_classes()
         raw = self._empty_sums() if passes else Sums()
         raw.load_state_dict(state["sums"])
         self._raw, self.epoch = raw, int(state["epoch"])
@@ -322,7 +324,7 @@ class MonitoredStep:
 
     def _measure(self) -> None:
         measurement = measure(self._given.network, self._passes, head=self._given.head)
-        self._classes = Classes.of(self._passes, self._before)
+        self._know_classes()
         if not len(self._raw):
             self._raw = self._empty_sums()
         self._raw.add_probe(measurement, self.epoch)
@@ -338,8 +340,14 @@ class MonitoredStep:
 
     def _know_new(self) -> None:
         """Of a step without images of past classes only what is new is known."""
-        self._head_nodes, self._classes = self._passes.head_nodes, Classes.of(self._passes, self._before)
+        self._know_classes()
+        self._head_nodes = self._passes.head_nodes
         self._said = (f"{self._passes.about} Nothing is measured without images of past classes.",)
+
+    def _know_classes(self) -> None:
+        self._classes = Classes.of(self._passes, self._before)
+        if self._passes.known:
+            self._alpha.rehearsing = self._passes.rehearses
 
     def _empty_sums(self) -> Sums:
         return Sums(tuple(self._passes.past_nodes.tolist()))

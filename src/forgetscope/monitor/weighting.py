@@ -29,8 +29,8 @@ class Alpha:
                 f"alpha = {given!r} is not between 0 and 1: it is the share of rehearsal images in a batch. Leave it out and "
                 "call step.batch(labels) in the loop to have it counted."
             )
-        self._given = None if given is None else float(given)  # type: ignore[arg-type]
-        self._rehearsing = rehearsing
+        self._told = None if given is None else float(given)  # type: ignore[arg-type]
+        self.rehearsing = rehearsing
         self.counts = torch.zeros(4, dtype=torch.long)  # images of past classes, of new classes, of any; batches
 
     def count(self, labels: object, past: Sequence[int], new: Sequence[int]) -> None:
@@ -41,12 +41,16 @@ class Alpha:
         self.counts = self.counts.to(batch.device) + batch
 
     @property
+    def _given(self) -> float | None:
+        return self._told if self.rehearsing else None
+
+    @property
     def value(self) -> float | None:
         """None: nobody can know."""
         past, new, *_ = self.counts.tolist()
         if self._given is not None:
             return self._given
-        return past / (past + new) if past + new else None if self._rehearsing else 0.0
+        return past / (past + new) if past + new else None if self.rehearsing else 0.0
 
     @property
     def source(self) -> str | None:
@@ -62,7 +66,9 @@ class Alpha:
         if self.value is None:
             return "Alpha is unknown, because no batch was told, so terms are missing: give alpha=, or call step.batch(labels)."
         if self._given is None:
-            return f"Alpha {self.value:.4g}, counted in {told}." if batches else "Nothing is rehearsed: alpha is 0."
+            unused = f" The alpha that was given, {self._told:g}, does not apply without memory=." if self._told else ""
+            counts = f"Alpha {self.value:.4g}, counted in {told}." if batches else "Nothing is rehearsed: alpha is 0."
+            return counts + unused
         other = past / (past + new) if past + new else self._given
         beside = f"; {told} had {other:.4g}" if abs(other - self._given) > 0.01 else ""
         return f"Alpha {self._given:g}, given{beside}."
