@@ -334,18 +334,22 @@ def test_a_monitor_that_cannot_be_meant_is_refused_before_training(tmp_path: Pat
 def test_few_series_are_logged_and_the_classes_at_risk_told(tmp_path: Path) -> None:
     logged: list[tuple[dict[str, float], int]] = []
     said: list[str] = []
-    monitor = fs.Monitor(tmp_path, "logged", strict=True, log=lambda values, at: logged.append((values, at)), tell=said.append)
+    monitor = fs.Monitor(
+        tmp_path, "logged", strict=True, names={0: "owl", 1: "barn/owl"}, log=lambda *got: logged.append(got), tell=said.append
+    )
     with monitor.step(made(Base), new=pairs()["past"]) as step:
         step.evaluate(TEST)
     with monitor.step(made(Base), **loaders(), alpha=ALPHA) as step:
         step.epoch_ended()
         step.evaluate(TEST)
     series = {name.removeprefix("forgetscope/") for values, _ in logged for name in values}
-    terms_of = {f"{kind}_{name}" for kind in ("mean", "worst") for name in ("sic", "cic", "nic")}
+    terms_of = {f"{name}{of}" for of in ("/owl", "/barn_owl", "/2") for name in ("sic", "cic", "nic")}
+    terms_of |= {"mean_sic", "mean_cic", "mean_nic"}
     assert series >= terms_of
     assert series - terms_of <= {"accuracy", "mean_forgetting", "fg_r"}
     assert [at for _, at in logged] == [0, 1, 2, 2]
     assert logged[1][0]["forgetscope/mean_sic"] == pytest.approx(terms(step)[0].mean() / 2)
+    assert logged[2][0]["forgetscope/sic/barn_owl"] == pytest.approx(terms(step)[0][1])
     assert len(said) == 1
     assert said[0].startswith("Epoch 1. Most at risk of 3 past classes:\n  1. ")
 

@@ -30,7 +30,7 @@ from forgetscope.monitor.passes import NothingPastError, Passes
 from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
 from forgetscope.monitor.risk import AtRisk, at_risk
 from forgetscope.monitor.streams import Data, Stream
-from forgetscope.monitor.trackers import Log
+from forgetscope.monitor.trackers import CLASSES, Log, series
 from forgetscope.monitor.weighting import Alpha, weighted
 from forgetscope.store import Store
 from forgetscope.store.observed import ObservedRecord, Settings, commit_observed, write_running
@@ -308,11 +308,7 @@ class MonitoredStep:
             except NothingPastError:
                 self._know_new()
         write_running(self._told.store, self._record("running"))
-        totals = self.coefficients
-        found = {name: getattr(totals, name) for name in ("sic", "cic", "nic")}
-        known = {name: values[values.isfinite()] for name, values in found.items()}
-        means = {f"mean_{name}": float(values.mean()) for name, values in known.items() if len(values)}
-        self._log(means | {f"worst_{name}": float(values.max()) for name, values in known.items() if len(values)})
+        self._log(series(self.coefficients, self.at_risk(CLASSES)))
         if self._told.tell is not None and self._measures and self.epoch:
             self._hand_on("tell", lambda tell: tell(f"Epoch {self.epoch}. {self.at_risk()!r}"))
 
