@@ -414,6 +414,46 @@ class TwoBranches(Base):
         return self.fc(features) + self.other(features)
 
 
+class CosineInForward(Base):
+    """Its last layer is never called: the network's own forward takes the weights out of it."""
+
+    def last(self) -> nn.Module:
+        return nn.Linear(WIDTH, NODES, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return 4 * F.linear(F.normalize(self.body(images)), F.normalize(self.fc.weight))  # type: ignore[arg-type]
+
+
+class LinearInForward(Base):
+    def forward(self, images: Tensor) -> Tensor:
+        return F.linear(self.body(images), self.fc.weight, self.fc.bias)  # type: ignore[arg-type]
+
+
+class ScaledInForward(Base):
+    """Of its last layer a part is called, after the weights were used."""
+
+    def last(self) -> nn.Module:
+        return nn.ModuleDict({"cosine": nn.Linear(WIDTH, NODES, bias=False), "scale": nn.PReLU()})
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.fc["scale"](F.linear(F.normalize(self.body(images)), F.normalize(self.fc["cosine"].weight)))
+
+
+@pytest.mark.parametrize("kind", [CosineInForward, LinearInForward, ScaledInForward])
+def test_a_head_that_is_used_in_the_networks_own_forward_is_measured_when_named(kind: type[Base]) -> None:
+    network = made(kind)
+    with pytest.raises(InputError, match=r"Name the module whose parameters are to be measured"):
+        make_probe().measure(network)
+    values = expected(network, [*network.fc.parameters()])
+    requiring = [parameter.requires_grad for parameter in network.parameters()]
+    for frozen in (False, True):  # a body that is frozen stays so
+        network.body.requires_grad_(not frozen)
+        assert_measured(make_probe().measure(network, head=network.fc), values)
+        assert all(parameter.requires_grad != frozen for parameter in network.body.parameters())
+    network.body.requires_grad_(True)
+    assert requiring == [parameter.requires_grad for parameter in network.parameters()]
+
+
 class Functional(Base):
     def last(self) -> nn.Module:
         self.weight = nn.Parameter(torch.randn(NODES, WIDTH))
@@ -471,7 +511,7 @@ def test_features_that_skip_a_layer_are_refused() -> None:
         InputError, match=r"features.images. of 4 images gives \(4, 3, 2, 2\), expected \[4, d\]: pool and flatten"
     ):
         make_probe().measure(network, features=nn.Identity(), head=deep[2])
-    with pytest.raises(InputError, match="Nested does not use the Linear that was passed as its head"):
+    with pytest.raises(InputError, match=r"does not use the Linear that was passed as its head, .* Pass the module in it"):
         make_probe().measure(network, head=nn.Linear(WIDTH, NODES))
     with pytest.raises(InputError, match=r"str is not a torch.nn.Module"):
         make_probe().measure("resnet8")  # type: ignore[arg-type]

@@ -36,6 +36,7 @@ class LastLayer:
     weight: Tensor | None  # [k, d], and None where there is no closed form
     bias: Tensor | None = None  # [k], or a head without one
     masked: tuple[int, ...] = ()  # nodes whose output is -inf for every image
+    is_called: bool = True  # else the network uses its parameters in a forward of its own
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -82,7 +83,10 @@ def find_last_layer(
         _demand_fed(features, images, last)
     nodes = tuple(masked.nonzero()[:, 0].tolist())
     named = None if run is network else features  # what a forward feeds its head is captured, with what becomes of it
-    found = LastLayer(run, last.module, logits.shape[1], named, None, masked=nodes)
+    is_called = any(call is last for call in calls) or head is None
+    found = LastLayer(run, last.module, logits.shape[1], named, None, masked=nodes, is_called=is_called)
+    if not is_called:
+        _demand_used(found, network, images)
     if head is None and not last.is_output:
         _demand_alone(found, network, images)
     parts = _linear_parts(found)
@@ -113,6 +117,11 @@ def is_linear_layer(head: nn.Module, features: Tensor) -> bool:
 
 def logits_from_head_on(last: LastLayer, inputs: Tensor) -> Tensor:
     """The network's own output, with a graph that begins at its head: everything before it has none, and costs nothing."""
+    if not last.is_called and isinstance(last.run, nn.Module):
+        own = {id(parameter) for parameter in last.head.parameters()}
+        others: list[Tensor] = [parameter for parameter in last.run.parameters() if id(parameter) not in own]
+        with requiring_gradients(others, wanted=False), torch.enable_grad():
+            return logits_of(last.run(inputs), kind_of(last.run))
     with torch.no_grad(), ExitStack() as hooks:
         for module in last.head.modules():
             hooks.callback(module.register_forward_pre_hook(lambda *_: _begin_graph(), prepend=True).remove)
@@ -120,16 +129,16 @@ def logits_from_head_on(last: LastLayer, inputs: Tensor) -> Tensor:
 
 
 @contextmanager
-def requiring_gradients(parameters: list[Tensor]) -> Iterator[None]:
-    """Those of a frozen head too, for the block."""
-    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
-    for parameter in frozen:
-        parameter.requires_grad_(True)
+def requiring_gradients(parameters: list[Tensor], wanted: bool = True) -> Iterator[None]:
+    """Those of a frozen head too, for the block; or none of them."""
+    others = [parameter for parameter in parameters if parameter.requires_grad != wanted]
+    for parameter in others:
+        parameter.requires_grad_(wanted)
     try:
         yield
     finally:
-        for parameter in frozen:
-            parameter.requires_grad_(False)
+        for parameter in others:
+            parameter.requires_grad_(not wanted)
 
 
 @contextmanager
@@ -252,12 +261,20 @@ def _call_of(network: nn.Module, head: nn.Module, calls: list[ModuleCall]) -> Mo
             f"head is {type(head).__name__}, not a torch.nn.Module. Pass the last layer: measure(network, head=...)."
         )
     mine = [call for call in calls if call.module is unwrapped(head) or call.module is head]
-    if len(mine) == 1:
-        return mine[0]
-    parts = set(head.modules())
-    if not any(call.module in parts for call in calls):
-        raise InputError(f"{kind_of(network)} does not use the {kind_of(head)} that was passed as its head. Leave head= out.")
-    return ModuleCall(head, (), 0, None, None)
+    return mine[0] if len(mine) == 1 else ModuleCall(head, (), 0, None, None)
+
+
+def _demand_used(last: LastLayer, network: nn.Module, images: Tensor) -> None:
+    """That the output depends on a head that is not called once: on its parts, or on its parameters in a forward elsewhere."""
+    with requiring_gradients(last.parameters):
+        logits = logits_from_head_on(last, images)
+        given = (logits, last.parameters, torch.ones_like(logits))
+        if logits.requires_grad and any(part is not None for part in torch.autograd.grad(*given, allow_unused=True)):
+            return
+    raise InputError(
+        f"{kind_of(network)} does not use the {kind_of(last.head)} that was passed as its head, or without gradients. Pass the "
+        "module in it that holds the parameters of its last layer, or leave head= out."
+    )
 
 
 def _demand_fed(features: Features, images: Tensor, last: ModuleCall) -> None:
