@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from watched import loaders, pairs
 
 import forgetscope as fs
-from measuring.test_heads import ALPHA, Base, made
+from forgetscope.errors import InputError
+from measuring.test_heads import ALPHA, Base, SeveralHeads, images_of, made
+
+TEST = images_of((0, 1, 2, 3, 4), 3)
 
 
 def test_past_images_that_are_but_the_memory_say_nothing_of_the_others(tmp_path: Path) -> None:
@@ -71,3 +75,89 @@ def test_without_a_memory_of_past_classes_alpha_is_0_and_only_nic_is_measured(tm
     (stored,) = monitor.steps
     assert stored.info["alpha"] == 0
     assert stored.table("classes")["missing"][0].as_py() == "SIC and CIC are missing: nothing is rehearsed"
+
+
+def learn_twice(folder: Path, *, strict: bool = False) -> fs.Monitor:
+    """A script of two steps, as it is begun."""
+    monitor = fs.Monitor(folder, "mine", strict=strict)
+    with monitor.step(made(Base), new=pairs()["past"]) as step:
+        step.evaluate(TEST)
+    with monitor.step(made(Base), **loaders(), alpha=ALPHA) as step:
+        step.epoch_ended()
+        step.evaluate(TEST)
+    return monitor
+
+
+def test_the_same_script_again_needs_a_name_of_its_own(tmp_path: Path) -> None:
+    learn_twice(tmp_path, strict=True)
+    told = r"Class 0 was learned in step 1 of 'mine' already. A new training needs a name of its own: fs.Monitor\(store, 'another'\)"
+    with pytest.raises(InputError, match=told):
+        learn_twice(tmp_path, strict=True)
+    with pytest.warns(RuntimeWarning) as warned:
+        monitor = learn_twice(tmp_path)
+    assert [str(one.message).split(" already")[0] for one in warned] == [
+        "forgetscope: Class 0 was learned in step 1 of 'mine'",
+        "forgetscope: Class 3 was learned in step 2 of 'mine'",
+    ]
+    assert [(stored.number, stored.info["status"]) for stored in monitor.steps] == [(1, "done"), (2, "done"), (3, "incomplete")]
+    assert len(list((tmp_path / "quarantine").iterdir())) == 2  # those that failed before: kept, not in the way
+    for stored in monitor.steps:
+        stored.verify()
+
+
+def test_an_incomplete_step_does_not_use_up_its_number(tmp_path: Path) -> None:
+    monitor = fs.Monitor(tmp_path, "broken")
+    with pytest.raises(KeyboardInterrupt), monitor.step(made(Base), **loaders(), alpha=ALPHA):
+        raise KeyboardInterrupt
+    assert [(stored.number, stored.info["status"]) for stored in monitor.steps] == [(2, "incomplete")]
+    with monitor.step(made(Base), **loaders(), alpha=ALPHA) as step:
+        pass
+    assert step.number == 2
+    assert [(stored.number, stored.info["status"]) for stored in monitor.steps] == [(2, "done")]
+
+
+def test_an_evaluation_that_fails_can_be_made_again_and_leaves_the_step_whole(tmp_path: Path) -> None:
+    monitor = fs.Monitor(tmp_path, "tested")
+    with monitor.step(made(Base), **loaders(), alpha=ALPHA) as step:
+        step.epoch_ended()
+        with pytest.warns(RuntimeWarning, match=r"test= is a int.* Step tested/2 is not evaluated by this. .* called again"):
+            step.evaluate(3)
+        assert "Not evaluated: test= is a int" in repr(step)
+        step.evaluate(TEST)
+        assert "Not evaluated" not in repr(step)
+    other = fs.Monitor(tmp_path, "untested")
+    with other.step(made(Base), **loaders(), alpha=ALPHA) as step:
+        with pytest.warns(RuntimeWarning, match="None of 7 test images is of a class that was seen so far"):
+            step.evaluate(images_of((7,), 3))
+    assert step.incomplete is None
+    infos = [stored.info for stored in (monitor.steps[0], *other.steps)]
+    assert [info["status"] for info in infos] == ["done", "done"]
+    assert "Not evaluated: None of 7 test images" in infos[1]["said"][-1]
+    assert len(monitor.steps[0].table("predictions")) == len(TEST[1])
+    assert other.steps[0].table("probes").num_rows == 3
+
+
+def test_that_alpha_is_missing_is_told_after_the_first_epoch(tmp_path: Path) -> None:
+    with fs.Monitor(tmp_path, "untold").step(made(Base), **loaders()) as step:
+        with pytest.warns(RuntimeWarning, match="Alpha is unknown, because no batch was told.* give alpha=, or call") as warned:
+            step.epoch_ended()
+        step.epoch_ended()
+    assert len(warned) == 1
+    with fs.Monitor(tmp_path, "first").step(made(Base), new=pairs()["new"]) as first:
+        first.epoch_ended()  # there is nothing to weigh
+
+
+def test_a_warning_is_of_the_line_that_led_to_it(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning) as warned:
+        fs.Monitor(tmp_path, "lines").step(made(SeveralHeads), **loaders(), alpha=ALPHA).open()
+        with fs.Monitor(tmp_path, "line").step(made(Base), **loaders()) as step:
+            step.epoch_ended()
+            step.evaluate(3)
+    assert {one.filename for one in warned} == {__file__}
+    assert len({one.lineno for one in warned}) == 3
+
+
+def test_a_store_that_is_none_is_refused_in_a_sentence() -> None:
+    nothing: Any = None
+    with pytest.raises(InputError, match="store = None is no folder. Give the path of one"):
+        fs.Monitor(nothing, "x")

@@ -78,24 +78,27 @@ def test_the_training_cannot_tell(tmp_path: Path, alpha: float | None) -> None:
 
 
 def test_alpha_is_counted_or_missing_and_never_assumed(tmp_path: Path) -> None:
-    network, monitor = made(Base), fs.Monitor(tmp_path, "counted", strict=True)
-    with monitor.step(network, **loaders()) as told:
+    network, monitors = made(Base), [fs.Monitor(tmp_path, name, strict=True) for name in ("counted", "given", "untold")]
+    with monitors[0].step(network, **loaders()) as told:
         assert torch.isnan(told.coefficients.nic).all()
         told.batch(torch.tensor([0, 1, 3, 3, 4]))
         told.batch([2, 3, 4, 4, 4])
     assert told.alpha == 0.3
-    with monitor.step(network, **loaders(), alpha=0.3) as given:
+    with monitors[1].step(network, **loaders(), alpha=0.3) as given:
         pass
     assert torch.allclose(terms(told), terms(given), rtol=1e-12)
-    with monitor.step(network, **loaders()) as untold:
+    with monitors[2].step(network, **loaders()) as untold:
         pass
     assert torch.isnan(terms(untold)).all()
     assert "Alpha is unknown, because no batch was told" in repr(untold)
-    infos = [step.info for step in monitor.steps]
+    infos = [step.info for monitor in monitors for step in monitor.steps]
     assert [(info["alpha"], info["alpha_from"]) for info in infos] == [(0.3, "batches"), (0.3, "given"), (None, None)]
-    missing = monitor.steps[2].table("classes").to_pandas()["missing"]
+    missing = monitors[2].steps[0].table("classes").to_pandas()["missing"]
     assert missing[0] == "alpha is unknown: no batch was told"
-    with pytest.raises(InputError, match=r"alpha = 1.5 is not between 0 and 1"), monitor.step(network, **loaders(), alpha=1.5):
+    with (
+        pytest.raises(InputError, match=r"alpha = 1.5 is not between 0 and 1"),
+        monitors[0].step(network, **loaders(), alpha=1.5),
+    ):
         pass
 
 
@@ -127,7 +130,8 @@ def test_steps_follow_one_another_and_forgetting_is_known_from_the_second_on(tmp
 
 
 def test_what_cannot_be_known_is_missing_and_said(tmp_path: Path) -> None:
-    network, monitor, given = made(Base), fs.Monitor(tmp_path, "unknown", strict=True), pairs()
+    network, given = made(Base), pairs()
+    monitor, other, third = (fs.Monitor(tmp_path, name, strict=True) for name in ("bare", "memory", "without"))
     images, labels = given["memory"]
     with monitor.step(network, **{**given, "memory": (images[labels > 0], labels[labels > 0])}, alpha=ALPHA) as bare:
         pass
@@ -136,20 +140,23 @@ def test_what_cannot_be_known_is_missing_and_said(tmp_path: Path) -> None:
     assert found.cic.isfinite().all()
     assert found.nic.isfinite().all()
     assert "SIC is unknown, not 0, without a stored image: 0." in repr(bare)
-    with monitor.step(network, memory=given["memory"], new=given["new"], alpha=ALPHA) as memory_alone:
+    with other.step(network, memory=given["memory"], new=given["new"], alpha=ALPHA) as memory_alone:
         pass
     assert torch.isnan(torch.stack([memory_alone.coefficients.sic, memory_alone.coefficients.cic])).all()
     assert memory_alone.coefficients.nic.isfinite().all()
-    with monitor.step(network, past=given["past"], new=given["new"]) as without:
+    with third.step(network, past=given["past"], new=given["new"]) as without:
         pass
     assert torch.isnan(without.coefficients.sic).all()
     assert torch.allclose((1 - ALPHA) * without.coefficients.nic, found.nic)
-    with monitor.step(network, new=given["new"]) as blind:
-        blind.evaluate(TEST)
-    classes = monitor.steps[-1].table("classes").to_pandas()
+    last = fs.Monitor(tmp_path, "blind", strict=True)
+    for part in ("past", "new"):
+        with last.step(network, new=given[part]) as blind:
+            blind.evaluate(TEST)
+    classes = last.steps[-1].table("classes").to_pandas()
     assert classes["missing"][:3].tolist() == ["no images of past classes were given"] * 3
     assert len(classes) == 5
-    assert [step.info["past"] for step in monitor.steps] == ["all", "memory", "all", "none"]
+    kinds = [one.steps[-1].info["past"] for one in (monitor, other, third, last)]
+    assert kinds == ["all", "memory", "all", "none"]
     why = monitor.steps[0].table("classes")["missing"].to_pylist()
     assert why[:2] == ["SIC is unknown: no image of it is stored", None]
 
@@ -288,9 +295,9 @@ def test_killed_and_resumed_ends_in_equal_numbers(tmp_path: Path) -> None:
 
 
 def test_a_state_of_other_images_or_of_something_else_is_refused(tmp_path: Path) -> None:
-    monitor = fs.Monitor(tmp_path, "other", strict=True)
-    with monitor.step(made(Base), **loaders(), alpha=ALPHA) as step:
+    with fs.Monitor(tmp_path, "one", strict=True).step(made(Base), **loaders(), alpha=ALPHA) as step:
         state = step.state_dict()
+    monitor = fs.Monitor(tmp_path, "other", strict=True)
     with monitor.step(made(Base), **{**loaders(), "new": images_of((3, 4), 9)}, alpha=ALPHA) as step:
         step.load_state_dict(state)
         with pytest.raises(InputError, match="new= does not give the same images as at the first probe: others of class 3"):
@@ -409,9 +416,10 @@ def test_a_step_that_nobody_closed_is_kept_as_incomplete_when_the_next_begins(tm
     for _ in range(2):
         step = monitor.step(made(Base), **loaders(), alpha=ALPHA).open()
     step.close()
-    assert [stored.info["status"] for stored in monitor.steps] == ["incomplete", "done"]
-    assert "Another step began before this one was closed" in monitor.steps[0].info["reason"]
-    assert repr(monitor).endswith("'open': 2 steps)")
+    assert [stored.info["status"] for stored in monitor.steps] == ["done"]
+    (record,) = (tmp_path / "quarantine").glob("*/observed.json")
+    assert "Another step began before this one was closed" in json.loads(record.read_text())["reason"]
+    assert repr(monitor).endswith("'open': 1 step)")
 
 
 def test_a_store_that_cannot_be_written_does_not_end_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,8 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
             raise InputError(f"name = {name!r} is no name of a monitor. Use letters, digits, '.', '_' and '-', at most 100.")
         if tell is not None and not callable(tell):
             raise InputError(f"tell = {tell!r:.60} is no function of a text. Pass print, for example.")
+        if not isinstance(store, str | Path | Store):
+            raise InputError(f"store = {store!r:.60} is no folder. Give the path of one, such as 'results', or an fs.Store.")
         self.name = name
         self.store = store if isinstance(store, Store) else Store(store)
         self.store.prepare()
@@ -95,7 +97,7 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         state, self._state = self._state, None
         numbers = set[int]()
         with suppress(Exception):  # opening the step meets it again, and tells
-            numbers = {stored.number for stored in self.store.observed(self.name)}
+            numbers = {stored.number for stored in self.store.observed(self.name) if _keeps_its_number(stored)}
         number = max(numbers, default=int(past is not None or memory is not None)) + 1
         if state is not None and state["number"] not in numbers:
             number = int(state["number"])
@@ -120,6 +122,13 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
 
     def __repr__(self) -> str:
         return f"Monitor({str(self.store.path)!r}, {self.name!r}: {counted(len(self.steps), 'step')})"
+
+
+def _keeps_its_number(stored: StoredObserved) -> bool:
+    """An incomplete step gives way to the one that is begun again. Of what cannot be read nobody knows."""
+    with suppress(Exception):
+        return stored.incomplete is None
+    return True
 
 
 def _settings(settings: Settings | None) -> dict[str, str | int | float | bool]:

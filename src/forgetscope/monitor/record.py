@@ -37,7 +37,7 @@ class Learned:
 
 
 def learned_before(steps: Iterable[StoredObserved]) -> dict[int, Learned]:
-    """By label. Of a class that was new twice, as after a training that broke off, the last time counts."""
+    """By label."""
     found: dict[int, Learned] = {}
     for step in steps:
         table = step.table("classes", ["class_id", "head_node", "introduced_step", "accuracy_when_learned"]).to_pydict()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+import forgetscope
 from forgetscope.characters import counted
 from forgetscope.errors import ForgetscopeError, InputError
 from forgetscope.learning.environment import environment
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+PACKAGE = str(Path(forgetscope.__file__).parent) + os.sep
 STATE = {"number", "epoch", "head_nodes", "network", "incomplete", "said", "batches", "sums", "passes"}
 
 
@@ -104,6 +108,7 @@ class MonitoredStep:
         self._predictions: Predictions | None = None
         self._said: tuple[str, ...] = ()
         self._also: list[str] = []
+        self._is_alpha_missed = False
         self._refusing: set[str] = set()  # which of log and tell failed
         self._head_nodes, self._network = 0, kind_of(given.network)
         self._began, self._probe_seconds, self._earlier_probes = time.monotonic(), 0.0, 0
@@ -128,9 +133,10 @@ class MonitoredStep:
         if self._is_open:
             return
         self._is_open = True
-        given, earlier = self._given, self._told.store.observed(self._told.name)
-        self._before = learned_before(step for step in earlier if step.number < self.number)
-        self._earlier_probes = sum(int(step.info["epochs"]) + 1 for step in earlier if step.number < self.number)
+        given, steps = self._given, self._told.store.observed(self._told.name)
+        earlier = [step for step in steps if step.number < self.number and step.incomplete is None]
+        self._before = learned_before(earlier)
+        self._earlier_probes = sum(int(step.info["epochs"]) + 1 for step in earlier)
         nodes = _checked_nodes(given.nodes)
         sources = {"past": given.past, "memory": given.memory, "new": given.new}
         past, memory, new = (None if data is None else Stream(which, data) for which, data in sources.items())
@@ -151,6 +157,11 @@ class MonitoredStep:
         self._demand_open()
         self.epoch += 1
         self._probe()
+        if self._measures and self.alpha is None and not self._is_alpha_missed:
+            self._is_alpha_missed = True
+            _warn(
+                f"forgetscope: {self._alpha.said} An epoch of step {self._told.name}/{self.number} has ended, and nothing was told."
+            )
 
     @_guarded
     def batch(self, labels: object) -> None:
@@ -158,15 +169,30 @@ class MonitoredStep:
         self._demand_open()
         self._alpha.count(labels, self._classes.past, self._classes.new)
 
-    @_guarded
     def evaluate(self, test: Data) -> None:
-        """Accuracy per class on test images, and so forgetting from the second step on. To be called when training is done."""
+        """Accuracy per class on test images, and so forgetting from the second step on. To be called when training is done.
+
+        If it fails, what was measured stays, and it can be called again."""
+        if self.incomplete is not None or self.is_elsewhere:
+            return
+        try:
+            self._evaluate(test)
+        except Exception as error:  # anything, as in `_guarded`
+            if self._told.strict:
+                raise
+            self._also = [*self._also, f"Not evaluated: {_told_as(error)}"] if self._predictions is None else self._also
+            _warn(
+                f"forgetscope: {_told_as(error)} Step {self._told.name}/{self.number} is not evaluated by this. What was "
+                "measured is kept; step.evaluate(...) can be called again. fs.Monitor(..., strict=True) raises instead."
+            )
+
+    def _evaluate(self, test: Data) -> None:
         self._demand_open()
         classes = self._classes
         found, left_out = evaluate(self._given.network, Stream("test", test), classes.seen, len(classes.past), classes.nodes)
         self._predictions = found
-        if left_out:
-            self._also = [f"{counted(left_out, 'test image')} of classes not seen so far left out."]
+        out = f"{counted(left_out, 'test image')} of classes not seen so far left out."
+        self._also = [out] if left_out else []
         frame = self.to_frame()
         fg = frame["forgetting"].to_numpy(dtype=np.float64)
         known = fg[np.isfinite(fg)]
@@ -197,8 +223,9 @@ class MonitoredStep:
         try:
             commit_observed(self._told.store, self._record("done" if self.incomplete is None else "incomplete"))
         except Exception as failure:  # anything, as in `_guarded`
-            first = self.incomplete is None
-            self._fail(failure, told=first)
+            self._fail(failure, told=self.incomplete is None)
+            with suppress(Exception):  # what cannot be kept is left out; that the step failed is kept
+                commit_observed(self._told.store, self._record("incomplete", bare=True))
             if self._told.strict and error is None:
                 raise
 
@@ -341,15 +368,23 @@ class MonitoredStep:
         self._said = (f"{self._passes.about} Nothing is measured without images of past classes.",)
 
     def _know_classes(self) -> None:
-        self._classes = Classes.of(self._passes, self._before)
+        classes = Classes.of(self._passes, self._before)
+        again = [label for label in classes.new if label in self._before]
+        if again:
+            raise InputError(
+                f"Class {again[0]} was learned in step {self._before[again[0]].introduced} of {self._told.name!r} already. A new "
+                "training needs a name of its own: fs.Monitor(store, 'another')."
+            )
+        self._classes = classes
         if self._passes.known:
             self._alpha.rehearsing = self._passes.rehearses
 
     def _empty_sums(self) -> Sums:
         return Sums(tuple(self._passes.past_nodes.tolist()))
 
-    def _record(self, status: str) -> ObservedRecord:
-        told, passes = self._told, getattr(self, "_passes", None)
+    def _record(self, status: str, *, bare: bool = False) -> ObservedRecord:
+        """bare: without anything that was measured."""
+        told, passes = self._told, None if bare else getattr(self, "_passes", None)
         weight = self._alpha if passes is not None and self._measures else None
         tables: dict[Any, Any] = {}
         if passes is not None:
@@ -358,7 +393,7 @@ class MonitoredStep:
             tables = tables_of(*of)
             if status == "running":
                 tables = {name: tables[name] for name in ("probes", "pairs") if name in tables}
-        past = "none" if not len(self._raw) else "memory" if self._passes.only_memory else "all"
+        past = "none" if passes is None or not len(self._raw) else "memory" if passes.only_memory else "all"
         seconds = {"seconds": round(time.monotonic() - self._began, 3), "probe_seconds": round(self._probe_seconds, 3)}
         device = device_of(self._given.network).type
         return ObservedRecord(
@@ -415,7 +450,7 @@ class MonitoredStep:
 
     def _fail(self, error: Exception, told: bool = True) -> None:
         """Told once."""
-        why = str(error) if isinstance(error, ForgetscopeError) else f"{type(error).__name__}: {error}"
+        why = _told_as(error)
         self.incomplete = self.incomplete or why[:5000]
         if self._told.strict or not told:
             return
@@ -425,9 +460,17 @@ class MonitoredStep:
         )
 
 
+def _told_as(error: Exception) -> str:
+    return str(error) if isinstance(error, ForgetscopeError) else f"{type(error).__name__}: {error}"
+
+
 def _warn(message: str) -> None:
+    """At the line outside of this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
     try:
-        warnings.warn(message, RuntimeWarning, stacklevel=5)
+        warnings.warn(message, RuntimeWarning, stacklevel=level)
     except Warning:  # where warnings are errors; that is not to end the training either
         print(message, file=sys.stderr)
 
