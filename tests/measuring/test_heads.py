@@ -760,3 +760,49 @@ def test_a_folded_copy_is_used_where_it_gives_the_same(kind: type[Folded], named
         assert_measured(make_probe().measure(parts, features=parts.features, head=network.fc), values)
     else:
         assert_measured(make_probe().measure(network), values)
+
+
+class Viewed(nn.Module):
+    """Flattens with `view`, as many networks do: that works in one layout of the images only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(12, NODES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.fc(images.view(len(images), -1))
+
+
+class ViewedConvolution(Viewed):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 3, 1), nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.fc(F.relu(self.norm(self.conv(images))).view(-1, 12))
+
+
+class ViewedNorm(ViewedConvolution):
+    """This one could be folded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+
+
+@pytest.mark.parametrize("kind", [Viewed, ViewedConvolution, ViewedNorm])
+@pytest.mark.parametrize("batch", [1, 4, None])
+def test_networks_that_flatten_with_view_are_measured(kind: type[Viewed], batch: int | None) -> None:
+    network = made(kind)
+    values = expected(network, [*network.fc.parameters()])
+    assert_measured(make_probe(batch=batch).measure(network), values)
+    assert make_probe(batch=batch).measure_all_layers(network).terms.sic.isfinite().all()
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network, self.body = network, copy.deepcopy(network)
+            self.body.fc = nn.Identity()
+
+    parts = Parts()
+    assert_measured(make_probe(batch=batch).measure(parts, features=parts.body, head=network.fc), values)

@@ -159,19 +159,20 @@ def feeding(last: LastLayer, few: Tensor) -> Iterator[Fed]:
         if twin is None:
             yield plain
             return
-        folded_one = hooks.enter_context(_captured(twin, twin.get_submodule(names[0])))
+        folded_one = hooks.enter_context(_captured(twin, twin.get_submodule(names[0]), channels_last))
         same = _gives_the_same(lambda inputs: folded_one(inputs)[0], lambda inputs: plain(inputs)[0], few)
         yield folded_one if same else plain
 
 
 @contextmanager
-def _captured(network: nn.Module, head: nn.Module) -> Iterator[Fed]:
+def _captured(network: nn.Module, head: nn.Module, laid_out: Features = lambda inputs: inputs) -> Iterator[Fed]:
+    """Of a network that is somebody's own, inputs keep the layout in which they come: `view` works with no other."""
     fed: list[Tensor] = []
     handle = head.register_forward_pre_hook(lambda _, args: fed.append(args[0]))
 
     def both(inputs: Tensor) -> tuple[Tensor, Tensor]:
         fed.clear()
-        logits = logits_of(network(channels_last(inputs)), kind_of(network))
+        logits = logits_of(network(laid_out(inputs)), kind_of(network))
         if len(fed) != 1 or fed[0].shape[0] != len(inputs):
             raise InputError(f"{kind_of(network)} used its head {len(fed)} times for one batch, expected once.")
         return fed[0], logits
