@@ -8,12 +8,14 @@ is for commands that run one, `console` prints, `streams` mends the standard str
 
 def main() -> None:
     """Entry point of the command `forgetscope`."""
+    import gc
     import sys
 
     from forgetscope.cli.streams import mend_streams
     from forgetscope.errors import WriteError
 
     mend_streams()
+    gc.set_threshold(50_000)  # records of steps are many small objects that all stay: looking for cycles among them is in vain
     arguments, option = sys.argv[1:], "--traceback"
     if option in arguments:  # wherever it stands
         arguments = [option, *(argument for argument in arguments if argument != option)]

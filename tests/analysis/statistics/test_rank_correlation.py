@@ -18,6 +18,7 @@ from forgetscope.analysis.statistics.rank_correlation import (
     partial_spearman,
     rank_correlations,
     spearman,
+    untied_spearman,
 )
 
 Array = NDArray[np.float64]
@@ -155,3 +156,10 @@ def test_perfect_partial_agreement_is_one() -> None:
     rng = np.random.default_rng(2)
     x, c = rng.normal(size=(2, 30))
     assert partial_spearman(x, x**3, [c]) == pytest.approx(1, abs=1e-12)
+
+
+@given(st.integers(3, 60), st.integers(0, 10**6))
+def test_ranks_without_ties_correlate_as_their_values_to_the_last_bit(classes: int, seed: int) -> None:
+    one, other = np.random.default_rng(seed).standard_normal((2, 4, classes))
+    found = untied_spearman(average_ranks(one), average_ranks(other))
+    assert (found == spearman(one, other)).all()

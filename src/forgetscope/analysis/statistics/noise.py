@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, known_values, mean_estimate, t_quantile
-from forgetscope.analysis.statistics.rank_correlation import spearman
+from forgetscope.analysis.statistics.rank_correlation import average_ranks, untied_spearman
 from forgetscope.randomness import Streams
 
 Values = NDArray[np.float64]
@@ -143,7 +143,7 @@ def rank_ceiling(variance: float, noises: Sequence[Values]) -> float:
         true, strays = (normals[rows] for normals in _normals(classes))  # [steps, each, classes]
         true *= math.sqrt(variance)
         strays *= np.sqrt([known[i] for i in alike])[:, None]
-        z[alike] = fisher_z(spearman(true, true + strays), classes)
+        z[alike] = fisher_z(untied_spearman(_ranks(classes)[rows], average_ranks(true + strays)), classes)
     return math.tanh(mean_estimate(z).value)
 
 
@@ -151,3 +151,9 @@ def rank_ceiling(variance: float, noises: Sequence[Values]) -> float:
 def _normals(classes: int) -> Values:
     """[2, DRAWS, classes]: the same in every call, so that equal stores have equal results."""
     return Streams(0, classes)("noise").standard_normal((2, DRAWS, classes))
+
+
+@lru_cache(maxsize=64)
+def _ranks(classes: int) -> Values:
+    """[DRAWS, classes]: of the first half of these, whatever they are multiplied with."""
+    return average_ranks(_normals(classes)[0])

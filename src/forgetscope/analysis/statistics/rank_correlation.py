@@ -60,6 +60,14 @@ def spearman(x: ArrayLike, y: ArrayLike) -> Array:
     return correlation
 
 
+def untied_spearman(one: Array, other: Array) -> Array:
+    """[...]: `spearman` from ranks [..., classes] that are all known and without ties; exact, as whole numbers are."""
+    n = one.shape[-1]
+    dot = np.einsum("...k,...k->...", one, other)
+    correlation: Array = (n * dot - (n * (n + 1) / 2) ** 2) / (n**2 * (n**2 - 1) / 12)
+    return correlation
+
+
 def partial_spearman(x: ArrayLike, y: ArrayLike, controls: Sequence[ArrayLike]) -> Array:
     """[...]: partial correlation of the ranks of x and y given the ranks of the controls, over complete rows.
 
