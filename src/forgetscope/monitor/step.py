@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import forgetscope
 from forgetscope.characters import counted
 from forgetscope.errors import ForgetscopeError, InputError
 from forgetscope.learning.environment import environment
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-PACKAGE = str(Path(forgetscope.__file__).parent) + os.sep
+PACKAGE = str(Path(__file__).parents[1]) + os.sep
 STATE = {"number", "epoch", "head_nodes", "network", "incomplete", "said", "batches", "sums", "passes"}
 
 
