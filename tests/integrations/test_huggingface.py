@@ -119,6 +119,53 @@ def test_it_leaves_no_trace(tmp_path: Path) -> None:
     assert differences(*found) == []
 
 
+class Failing(Items):
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index == 7:
+            raise RuntimeError("no image 7")
+        return super().__getitem__(index)
+
+
+class FailingModel(Model):
+    def forward(self, pixel_values: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+        if self.training:
+            raise KeyboardInterrupt
+        return super().forward(pixel_values, labels)
+
+
+@pytest.mark.parametrize("where", ["data", "model"])
+def test_a_training_that_fails_leaves_no_trace_and_an_incomplete_step(tmp_path: Path, where: str) -> None:
+    callback = ForgetscopeTrainerCallback(tmp_path / "results", "birds", given(), strict=True)
+    model = FailingModel() if where == "model" else Model()
+    training = trainer(tmp_path / "out", model, [callback], gradient_accumulation_steps=2)
+    if where == "data":
+        training.train_dataset = Failing(*images([2, 3]))
+    with pytest.raises((RuntimeError, KeyboardInterrupt), match="no image 7" if where == "data" else None):
+        training.train()
+    assert [name for name, module in model.named_modules() if module._forward_pre_hooks or module._forward_hooks] == []
+    (step,) = callback.monitor.steps
+    reason = {"data": "RuntimeError: no image 7", "model": "KeyboardInterrupt"}[where]
+    assert (step.info["status"], step.info["reason"]) == ("incomplete", f"The training ended early: {reason}")
+    assert list((tmp_path / "results" / "working").iterdir()) == []
+    assert callback.step is None
+
+
+def test_added_to_a_trainer_later_it_leaves_no_hook_either(tmp_path: Path) -> None:
+    callback = ForgetscopeTrainerCallback(tmp_path / "results", "birds", given(), strict=True)
+    training = trainer(tmp_path / "out", FailingModel(), [])
+    training.add_callback(callback)
+    with pytest.raises(KeyboardInterrupt):
+        training.train()
+    assert not training.model._forward_pre_hooks
+    callback.step.close()
+
+
+def test_every_batch_of_several_that_make_a_step_is_counted(tmp_path: Path) -> None:
+    callback = ForgetscopeTrainerCallback(tmp_path / "results", "birds", given(), strict=True)
+    trainer(tmp_path / "out", Model(), [callback], gradient_accumulation_steps=2).train()
+    assert callback.monitor.steps[0].info["alpha"] == pytest.approx(2 * STORED / (2 * STORED + 2 * PER_CLASS))
+
+
 def test_label_smoothing_is_measured_and_asks_for_alpha(tmp_path: Path) -> None:
     """The Trainer takes the labels away from the model then."""
     callback = ForgetscopeTrainerCallback(tmp_path / "results", "smooth", {**given(), "alpha": 0.25}, strict=True)

@@ -5,7 +5,9 @@ In a loop with accelerate `fs.Monitor` is used as in any loop, with `log=acceler
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,25 @@ class ForgetscopeTrainerCallback(Following, TrainerCallback):  # type: ignore[mi
         self._test = self._data.pop("test", None)
         self._listening: Any = None
 
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A Trainer has no hook for a training that fails, and does not say to its callbacks who it is."""
+        trainer = _trainer_of(self)
+        if trainer is None:
+            return
+        train = trainer.train
+
+        @wraps(train)
+        def watched(*given: Any, **named: Any) -> Any:
+            try:
+                return train(*given, **named)
+            except BaseException as error:
+                self._stop_listening()
+                with self._follower.unharmed():
+                    self._follower.end(error)
+                raise
+
+        trainer.train = watched
+
     def on_train_begin(self, args: Any, state: Any, control: Any, model: nn.Module, **kwargs: Any) -> None:
         if not state.is_world_process_zero:
             return
@@ -44,11 +65,19 @@ class ForgetscopeTrainerCallback(Following, TrainerCallback):  # type: ignore[mi
             if args.label_smoothing_factor:
                 given.setdefault("loss", nn.CrossEntropyLoss(label_smoothing=args.label_smoothing_factor))
             self._follower.begin(model, **given)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: nn.Module, **kwargs: Any) -> None:
+        """For one forward: the hook is gone before anything in the model can fail."""
+        self._stop_listening()
+        if self.step is not None:
             self._listening = model.register_forward_pre_hook(self._forward, with_kwargs=True)
 
+    on_substep_end = on_step_begin
+
     def _forward(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._stop_listening()
         labels = kwargs.get("labels")
-        if model.training and isinstance(labels, Tensor):
+        if isinstance(labels, Tensor):
             with self._follower.unharmed():
                 self._follower.batch(labels)
 
@@ -60,10 +89,24 @@ class ForgetscopeTrainerCallback(Following, TrainerCallback):  # type: ignore[mi
                 torch.save(self.monitor.state_dict(), file)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._stop_listening()
+        self._ended()
+
+    def _stop_listening(self) -> None:
         if self._listening is not None:
             self._listening.remove()
             self._listening = None
-        self._ended()
+
+
+def _trainer_of(callback: TrainerCallback) -> Any:
+    """Whose constructor is calling this callback; None where nobody's is."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if callback in getattr(getattr(caller, "callback_handler", None), "callbacks", ()):
+            return caller
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def _checkpoint(args: Any, state: Any) -> Path:
