@@ -687,6 +687,23 @@ def test_an_output_that_is_not_the_images_own_is_refused() -> None:
         make_probe(prepare=lambda images: images + torch.randn_like(images)).measure(made(Base))
 
 
+@pytest.mark.parametrize("mask", [-1e3, -1e4, -1e9])
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("kind", [Sampled, OfTheBatch])
+def test_a_mask_hides_nothing_of_what_is_beside_it(kind: type[Base], mask: float, added: bool) -> None:
+    """However large it is, and however many nodes have it."""
+
+    class Beside(kind):  # type: ignore[misc, valid-type]
+        def forward(self, images: Tensor) -> Tensor:
+            logits = super().forward(images)
+            rest = torch.full((len(logits), 2 * NODES), mask, dtype=logits.dtype)
+            return torch.cat([logits, rest + (logits.repeat(1, 2) if added else 0)], dim=1)
+
+    network = made(Beside).float()
+    with pytest.raises(InputError, match="Beside gives something else for the same images"):
+        make_probe(prepare=Tensor.float).measure(network, head=network.fc)
+
+
 class Infinite(Base):
     """Masks nodes with -inf; the last two are nobody's."""
 

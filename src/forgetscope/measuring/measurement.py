@@ -28,7 +28,7 @@ from forgetscope.measuring.coefficients import (
 )
 from forgetscope.measuring.folding import Features
 from forgetscope.measuring.gradients import GradientSums, Loss, checked_loss, rounding_error
-from forgetscope.measuring.heads import LastLayer, agree, feeding, find_last_layer, plain_last_layer, unwrapped
+from forgetscope.measuring.heads import LastLayer, feeding, find_last_layer, plain_last_layer, same_logits, unwrapped
 from forgetscope.measuring.own_gradients import own_gradient_sums
 from forgetscope.measuring.probe_data import Images, ProbeData as ProbeData
 from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
@@ -152,7 +152,7 @@ def _gradient_sums(last: LastLayer, data: Images, loss: Loss | None) -> Gradient
             # The head is applied here, so that one pass gives features and logits; then on to the CPU, for float64.
             logits = F.linear(outputs, last.weight, last.bias)
             own = [output for _, output, *_ in found if output is not None]
-            if own and not agree(torch.cat(own), logits, found[0][0]):
+            if own and not same_logits(torch.cat(own), logits, found[0][0]):
                 return None
             labels, groups = (torch.cat(parts) for parts in list(zip(*found, strict=True))[2:])
             sums.add(outputs.cpu(), logits.cpu(), labels, groups)
