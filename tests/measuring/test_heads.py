@@ -558,6 +558,21 @@ def test_all_layers_need_a_linear_last_layer() -> None:
     assert make_probe().measure_all_layers(nn.DataParallel(made(Dicts))).terms.sic.isfinite().all()
 
 
+@pytest.mark.parametrize("bound", [3, 20, 80])
+def test_a_loss_that_clamps_is_not_taken_for_the_cross_entropy(bound: int) -> None:
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits.clamp(-bound, bound), labels)
+
+    network = made(Base)
+    with torch.no_grad():
+        network.fc.weight.mul_(bound)
+    measured = make_probe(loss=loss).measure(network)
+    assert_measured(measured, expected(network, [*network.fc.parameters()], loss=loss))
+    assert "your loss" in repr(measured)
+    in_float32 = make_probe(loss=lambda logits, labels: F.cross_entropy(logits.float(), labels)).measure(network)
+    assert "cross-entropy in closed form" in repr(in_float32)
+
+
 def from_eight_on(logits: Tensor, labels: Tensor) -> Tensor:
     """The cross-entropy, for labels below 8; from there on without the first nodes, as methods that mask do."""
     mask = torch.zeros_like(logits)
