@@ -1,7 +1,7 @@
 """Watching somebody's own training: what `run` gives, for any loop.
 
 `monitor` is what is opened, `step` one step of it while it trains: probes, accuracies, the record. Data in any form are taken
-by `streams` and measured on in `passes`, never held; `weighting` knows the share of rehearsal, `risk` which classes are being
-lost, `evaluation` what is predicted; `record` makes the tables that are kept, and
+by `streams`, from loaders by copies (`loaders`), and measured on in `passes`, never held; `weighting` knows the share of
+rehearsal, `risk` which classes are being lost, `evaluation` what is predicted; `record` makes the tables that are kept, and
 `trackers` say where series of numbers go.
 """

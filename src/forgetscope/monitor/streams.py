@@ -18,6 +18,7 @@ from forgetscope.characters import counted
 from forgetscope.errors import ForgetscopeError, InputError
 from forgetscope.measuring.all_layers import Batch
 from forgetscope.measuring.probe_data import CHECKED, batch_for, images_and_labels
+from forgetscope.monitor.loaders import own_data, own_loader
 
 Data = Any  # one of: (inputs, labels), Dataset, DataLoader, function that returns an iterator of batches
 INPUTS, LABELS = ("pixel_values", "inputs", "images"), ("labels", "label")  # keys of batches that are mappings
@@ -66,7 +67,7 @@ class Stream:
 
     def _passed(self) -> Iterator[object]:
         """The batches, whatever fails on the way told as somebody else's."""
-        batches = iter(self._own_code(self._batches))
+        batches = self._own_code(lambda: iter(self._batches()))
         end = object()
         while (batch := self._own_code(lambda: next(batches, end))) is not end:
             yield batch
@@ -87,7 +88,7 @@ class Stream:
         which, data = self.which, self._data
         if isinstance(data, DataLoader):
             self._check_loader(data)
-            return lambda: data
+            return lambda: own_loader(data)
         if isinstance(data, Dataset) or (_is_map(data) and not isinstance(data, Sequence | Mapping | Tensor | np.ndarray)):
             return lambda: self._loader_of(data)
         if isinstance(data, tuple | list) and len(data) == 2:
@@ -109,11 +110,11 @@ class Stream:
         batches = self._data()
         if not isinstance(batches, Iterable):
             raise InputError(f"{self.which}= is a function that returns {type(batches).__name__}. {TAKEN}")
-        return batches
+        return own_loader(batches) if isinstance(batches, DataLoader) else batches
 
     def _loader_of(self, data: Dataset[object]) -> Iterable[object]:
         if isinstance(data, IterableDataset):
-            return DataLoader(data, batch_size=64)
+            return DataLoader(own_data(data), batch_size=64)
         first = _first_of(data[0]) if len(data) else None  # type: ignore[arg-type]
         size = batch_for(first[None]) if isinstance(first, Tensor) else 64
         return DataLoader(data, batch_size=size) if len(data) else ()  # type: ignore[arg-type]
