@@ -422,6 +422,27 @@ def test_a_step_that_nobody_closed_is_kept_as_incomplete_when_the_next_begins(tm
     assert repr(monitor).endswith("'open': 1 step)")
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_logits_that_are_not_finite_are_no_accuracy(tmp_path: Path, value: float) -> None:
+    network, monitor = made(Base), fs.Monitor(tmp_path, "diverged")
+    told = r"logits that are not finite for 35 of 35 test images, 7 of them of class 0: no prediction follows from them"
+    with monitor.step(network, **loaders(), alpha=ALPHA) as step:
+        network.fc.bias.data[1] = value
+        with pytest.warns(RuntimeWarning, match=told):
+            step.evaluate(TEST)
+    (stored,) = monitor.steps
+    assert stored.info["status"] == "done"
+    assert np.isnan(stored.table("classes").to_pandas()["accuracy"]).all()
+
+
+def test_a_node_that_a_network_masks_is_never_predicted(tmp_path: Path) -> None:
+    network, monitor = made(Base), fs.Monitor(tmp_path, "masked", strict=True)
+    with monitor.step(network, **loaders(), alpha=ALPHA) as step:
+        network.fc.bias.data[1] = -torch.inf
+        step.evaluate(TEST)
+    assert step.to_frame()["accuracy"][1] == 0
+
+
 def test_a_store_that_cannot_be_written_does_not_end_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError("No space left on device")

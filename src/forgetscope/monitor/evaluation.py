@@ -21,9 +21,10 @@ def evaluate(
     """Predictions among the classes seen so far, and how many test images are of other classes; these are left out.
 
     labels: of the classes seen so far, the past ones first; nodes: of the head, by label. Of the predictions classes are
-    counted as in `labels`."""
+    counted as in `labels`. Logits that are not finite predict nothing: an error, and no accuracy."""
     place, columns = {label: at for at, label in enumerate(labels)}, [nodes[label] for label in labels]
     found, passed, left_out = [], 0, 0
+    odd = np.zeros(len(labels), np.int64)  # images by class
     device, run = device_of(network), unwrapped(network)
     with undisturbed(network):
         for inputs, of in test:
@@ -39,10 +40,18 @@ def evaluate(
                         "labels to nodes with nodes=."
                     )
                 scores = logits[:, columns].cpu().double().numpy()
+                best = scores.max(axis=1)  # a node that is masked by -inf is never predicted; NaN stays NaN
+                odd += np.bincount(true[seen][~np.isfinite(best)], minlength=len(labels))
                 found.append((passed + seen, true[seen], *best_nodes(scores, past)))
             passed, left_out = passed + len(true), left_out + len(true) - len(seen)
     if not found:
         raise InputError(f"None of {passed} test images is of a class that was seen so far: {list(labels)[:10]}.")
+    if odd.any():
+        raise InputError(
+            f"The network gives logits that are not finite for {odd.sum():,} of {passed - left_out:,} test images, "
+            f"{odd.max():,} of them of class {labels[int(odd.argmax())]}: no prediction follows from them, and no accuracy. "
+            "Look whether the loss of the training became NaN."
+        )
     image, true, *rest = map(np.concatenate, zip(*found, strict=True))
     order = np.lexsort((image, true))
     return Predictions(past, *(column[order] for column in (image, true, *rest))), left_out
