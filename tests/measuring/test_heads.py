@@ -838,3 +838,34 @@ def test_networks_that_flatten_with_view_are_measured(kind: type[Viewed], batch:
 
     parts = Parts()
     assert_measured(make_probe(batch=batch).measure(parts, features=parts.body, head=network.fc), values)
+
+
+class Tied(nn.Module):
+    """The last layer has its weight in common with an earlier one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.earlier, self.fc = nn.Linear(12, 12), nn.Linear(12, 12)
+        self.fc.weight = self.earlier.weight
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.fc(self.earlier(images.flatten(1)).relu())
+
+
+class TiedByHand(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(12, 12)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.fc(F.linear(images.flatten(1), self.fc.weight).relu())
+
+
+@pytest.mark.parametrize(("kind", "by"), [(Tied, "earlier"), (TiedByHand, "a forward")])
+def test_weights_that_an_earlier_layer_uses_too_are_refused_by_name(kind: type[nn.Module], by: str) -> None:
+    network = made(kind)
+    for named in ({}, {"head": network.fc}):
+        for frozen in (False, True):
+            network.fc.requires_grad_(not frozen)
+            with pytest.raises(InputError, match=f"weight of the last layer Linear is used before it too, by {by}: its grad"):
+                make_probe().measure(network, **named)

@@ -85,7 +85,9 @@ def find_last_layer(
     named = None if run is network else features  # what a forward feeds its head is captured, with what becomes of it
     is_called = any(call is last for call in calls) or head is None
     found = LastLayer(run, last.module, logits.shape[1], named, None, masked=nodes, is_called=is_called)
-    if not is_called:
+    if is_called:
+        _demand_untied(found, network, images)
+    else:
         _demand_used(found, network, images)
     if head is None and not last.is_output:
         _demand_alone(found, network, images)
@@ -290,6 +292,27 @@ def _demand_used(last: LastLayer, network: nn.Module, images: Tensor) -> None:
         f"{kind_of(network)} does not use the {kind_of(last.head)} that was passed as its head, or without gradients. Pass the "
         "module in it that holds the parameters of its last layer, or leave head= out."
     )
+
+
+def _demand_untied(last: LastLayer, network: nn.Module, images: Tensor) -> None:
+    """That what the head is fed does not depend on its own parameters: the graph of what is measured begins at the head."""
+    with requiring_gradients(last.parameters), torch.enable_grad():
+        _, calls = watched(last.run, images)
+        parts = set(last.head.modules())
+        first = min((call for call in calls if call.module in parts), key=lambda call: call.begun)
+        fed = [value for value in first.args if isinstance(value, Tensor) and value.requires_grad]
+        given = (fed, last.parameters, [torch.ones_like(value) for value in fed])
+        found = torch.autograd.grad(*given, allow_unused=True) if fed else ()
+    tied = [parameter for parameter, gradient in zip(last.parameters, found, strict=False) if gradient is not None]
+    if tied:
+        name = next(name for name, parameter in last.head.named_parameters() if parameter is tied[0])
+        holders = (
+            at for at, module in network.named_modules() if module not in parts and tied[0] in set(module.parameters(False))
+        )
+        raise InputError(
+            f"{name} of the last layer {kind_of(last.head)} is used before it too, by {next(holders, 'a forward')}: its "
+            "gradient is not that of a last layer. Give the last layer parameters of its own."
+        )
 
 
 def _demand_fed(features: Features, images: Tensor, last: ModuleCall) -> None:
