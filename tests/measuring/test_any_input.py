@@ -365,3 +365,55 @@ def test_random_networks_do_not_move_the_streams_of_training() -> None:
     torch.manual_seed(3)
     make_probe().measure(copy.deepcopy(network))
     assert torch.equal(torch.rand(3), first)
+
+
+class Moving(Base):
+    """Changes buffers in any mode: in place, by another tensor, in a part of it, or only to what they are."""
+
+    how = "count"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Module()
+        self.part.register_buffer("mean", torch.full((12,), torch.nan))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.register_buffer("large", torch.zeros(2**20 + 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.how == "count":
+            self.calls += 1
+        elif self.how == "count anew":
+            self.calls = self.calls + 1
+        elif self.how == "average":
+            self.part.mean.nan_to_num_().mul_(0.9).add_(images.detach().flatten(1).mean(dim=0), alpha=0.1)
+        elif self.how == "large":
+            self.large[0] += 1
+        else:
+            self.calls.zero_()
+            self.part.mean = self.part.mean * 1
+        return super().forward(images)
+
+
+@pytest.mark.parametrize(
+    ("how", "name"), [("count", "calls"), ("count anew", "calls"), ("average", "part.mean"), ("large", "large")]
+)
+def test_a_network_that_changes_its_buffers_in_evaluation_is_refused_and_gets_them_back(how: str, name: str) -> None:
+    network = made(Moving)
+    network.how = how
+    network.train()(images_of(PAST, 3)[0])
+    before, buffer = copy.deepcopy(network.state_dict()), network.calls
+    with pytest.raises(InputError, match=f"Moving changes its buffer {name} in evaluation mode, so .* if self.training"):
+        make_probe().measure(network)
+    assert network.calls is buffer
+    for key, value in network.state_dict().items():
+        if key != "large":
+            torch.testing.assert_close(value, before[key], rtol=0, atol=0, equal_nan=True)
+
+
+def test_buffers_that_are_written_with_what_they_are_are_no_obstacle() -> None:
+    network = made(Moving)
+    network.how = "nothing"
+    network(images_of(PAST, 3)[0])
+    before = copy.deepcopy(network.state_dict())
+    assert make_probe().measure(network).terms.sic.isfinite().all()
+    assert all(torch.equal(value.nan_to_num(), before[key].nan_to_num()) for key, value in network.state_dict().items())

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from forgetscope.errors import InputError
 from forgetscope.measuring.folding import Features, channels_last, folded, folded_module
-from forgetscope.measuring.watching import ModuleCall, kind_of, logits_of, watched
+from forgetscope.measuring.watching import ModuleCall, demanding_still_buffers, kind_of, logits_of, watched
 
 Run = Callable[[Tensor], object]
 Fed = Callable[[Tensor], tuple[Tensor, Tensor | None]]  # inputs -> features [n, d] and the network's own output
@@ -68,7 +68,7 @@ def find_last_layer(
     run: Run = network
     if type(network).forward is nn.Module.forward and features is not None and head is not None:
         run = lambda inputs: head(features(inputs))  # noqa: E731
-    with torch.no_grad():
+    with torch.no_grad(), demanding_still_buffers(network):
         output, calls = watched(run, images)
     logits = logits_of(output, kind_of(network))
     if logits.ndim != 2 or len(logits) != len(images):

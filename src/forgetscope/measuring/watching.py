@@ -18,8 +18,10 @@ from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from forgetscope.errors import ForgetscopeError, InputError
 
+SMALL = 2**20  # numbers in a buffer that is copied
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class ModuleCall:
     """One call of a module."""
 
@@ -87,6 +89,55 @@ def watched(run: Callable[[Tensor], object], images: Tensor) -> tuple[object, li
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def demanding_still_buffers(network: nn.Module) -> Iterator[None]:
+    """Refuses a network that changes its buffers in the block, which is to be short, and gives them back as they were.
+
+    Those of more than SMALL numbers, such as a replay memory, are not copied: only that they were written to is known."""
+    before = [
+        (f"{path}.{name}".removeprefix("."), module, name, buffer, _version(buffer), _copy_of_small(buffer))
+        for path, module in network.named_modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    changed = []
+    try:
+        yield
+    finally:
+        for path, module, name, buffer, version, kept in before:
+            now = module._buffers.get(name)
+            if now is buffer and _version(buffer) == version:
+                continue
+            if kept is not None and not _same(buffer, kept):
+                changed.append(path)
+                buffer.copy_(kept)
+            elif kept is None and _version(buffer) != version:
+                changed.append(path)
+            if now is not buffer and (now is None or not _same(now, buffer)):
+                changed.append(path)
+                module._buffers[name] = buffer
+    if changed:
+        raise InputError(
+            f"{kind_of(network)} changes its buffer {changed[0]} in evaluation mode, so a measurement would change the "
+            "training. Let it do so in training alone: if self.training."
+        )
+
+
+def _version(buffer: Tensor) -> int:
+    return 0 if buffer.is_inference() else buffer._version
+
+
+def _copy_of_small(buffer: Tensor) -> Tensor | None:
+    return buffer.detach().clone() if buffer.numel() <= SMALL else None
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Bit for bit, also where something is not a number."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(one, other) or (one.is_floating_point() and torch.allclose(one, other, 0, 0, equal_nan=True))
 
 
 def logits_of(output: object, name: str) -> Tensor:
