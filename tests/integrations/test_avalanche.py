@@ -20,6 +20,7 @@ from frameworks import FRAMEWORK, differences, documented, images, needed, seed_
 needed("avalanche")
 
 from avalanche.benchmarks import class_incremental_benchmark, nc_benchmark  # noqa: E402
+from avalanche.benchmarks.scenarios.generic_scenario import CLStream  # noqa: E402
 from avalanche.benchmarks.scenarios.supervised import with_classes_timeline  # noqa: E402
 from avalanche.benchmarks.utils import as_classification_dataset  # noqa: E402
 from avalanche.models import IncrementalClassifier  # noqa: E402
@@ -181,7 +182,24 @@ def test_a_benchmark_without_way_back_to_its_test_stream_is_given_one(tmp_path: 
 
     assert train(name="given", test=True).notna().all()
     assert train(name="evaluated", eval_streams=True).notna().all()
-    assert train(name="neither").isna().all()
+    with pytest.warns(
+        RuntimeWarning, match=r"no test images of the classes seen so far, .* test=benchmark.test_stream"
+    ) as told:
+        assert train(name="neither").isna().all()
+    assert len([one for one in told if "forgetscope" in str(one.message)]) == 1  # of three experiences
+
+
+def test_of_a_stream_that_hands_out_nothing_again_sic_and_cic_are_unknown(tmp_path: Path) -> None:
+    found = benchmark()
+    observing = Forgetscope(tmp_path / "results", "once", test=found.test_stream, strict=True)
+    strategy = naive([observing, ReplayPlugin(mem_size=MEMORY)])
+    for experience in CLStream("train", iter(list(found.train_stream))):
+        strategy.train(experience)
+    _, second, third = observing.monitor.steps
+    assert [(step.info["status"], step.info["past"]) for step in (second, third)] == [("done", "memory")] * 2
+    classes = third.table("classes").to_pandas().set_index("class_id").loc[ORDER[:4]]
+    assert classes[["sic", "cic"]].isna().all(axis=None)
+    assert classes[["nic", "forgetting"]].notna().all(axis=None)
 
 
 def test_a_memory_that_is_replayed_unseen_leaves_alpha_unknown(tmp_path: Path) -> None:
@@ -190,8 +208,10 @@ def test_a_memory_that_is_replayed_unseen_leaves_alpha_unknown(tmp_path: Path) -
     strategy = naive([observing, MIRPlugin(batch_size_mem=4, mem_size=MEMORY, subsample=8)])
     first, second, _ = benchmark().train_stream
     strategy.train(first)
-    with pytest.warns(
-        RuntimeWarning, match="No batch held an image of a past class, although there is a memory: alpha is unknown"
+    why = "No batch held an image of a past class, although there is a memory: alpha is unknown"
+    with (
+        pytest.warns(RuntimeWarning, match=why),
+        pytest.warns(RuntimeWarning, match="Alpha is unknown, because no batch was told"),
     ):
         strategy.train(second)
     assert observing.monitor.steps[1].info["alpha"] is None

@@ -47,6 +47,7 @@ class Forgetscope(Following):
         super().__init__(Follower("avalanche", store, name, **options))
         self._tests, self._alpha, self._head = test, alpha, head
         self._trained: set[int] = set()  # classes so far, where the benchmark does not tell
+        self._misses_test = False  # and has said so
 
     def before_training_exp(self, strategy: Any, *_args: Any, **_kwargs: Any) -> None:
         with self._follower.unharmed():
@@ -77,6 +78,12 @@ class Forgetscope(Following):
             seen = self._classes_before(strategy.experience) | _classes(strategy.experience.dataset)
             self._trained |= seen
             self._test = _joined(self._test_data(strategy), seen)
+            if self._test is None and not self._misses_test:
+                self._misses_test = True
+                self._follower.say(
+                    "There are no test images of the classes seen so far, so accuracies and forgetting are missing. Pass "
+                    "test=benchmark.test_stream, or strategy.train(experience, eval_streams=[benchmark.test_stream])."
+                )
         self._ended()
 
     def _classes_before(self, experience: Any) -> set[int]:

@@ -91,7 +91,7 @@ class Follower:
         if step is None:
             return
         if error is None and self._unseen:
-            self._say(
+            self.say(
                 "No batch held an image of a past class, although there is a memory: alpha is unknown, and SIC, CIC and NIC "
                 "are missing. Pass alpha=, the share of rehearsal images in a batch."
             )
@@ -106,13 +106,13 @@ class Follower:
             if self._strict:
                 raise
             told = " ".join(str(error).split())[:500].removesuffix(".")
-            self._say(
+            self.say(
                 f"This step is not observed any further ({type(error).__name__}: {told}). The training goes on; strict=True "
                 "raises it instead."
             )
             self.end(error)
 
-    def _say(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
         message = f"forgetscope, in {self._framework}: {sentence}"
         try:
             warnings.warn(message, RuntimeWarning, stacklevel=2)
