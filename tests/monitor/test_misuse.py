@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,67 @@ def test_a_store_that_is_none_is_refused_in_a_sentence() -> None:
     nothing: Any = None
     with pytest.raises(InputError, match=r"store = None is no folder. Give the path of one"):
         fs.Monitor(nothing, "x")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            torch.eye(3),
+            r"was given tensor\(\[\[1., 0., 0.\].*, of shape \(3, 3\). Give one whole number .* labels.argmax\(dim=1\)",
+        ),
+        (torch.tensor([[1], [3]]), r"of shape \(2, 1\). Give one whole number for each image"),
+        (torch.tensor([1.0, 3.0]), r"was given tensor\(\[1., 3.\]\), of type torch.float32"),
+        (torch.tensor([True]), r"was given tensor\(\[True\]\), of type torch.bool"),
+        (["owl", "wren"], r"was given \['owl', 'wren'\], a list, which is no list of labels"),
+        ([[1], [2, 3]], r"was given \[\[1\], \[2, 3\]\], a list, which is no list of labels"),
+        (None, r"was given None, a NoneType"),
+    ],
+)
+def test_labels_of_a_batch_that_are_none_are_refused_with_their_value(tmp_path: Path, labels: Any, message: str) -> None:
+    with fs.Monitor(tmp_path, "batches", strict=True).step(made(Base), **loaders()) as step:
+        with pytest.raises(InputError, match=message):
+            step.batch(labels)
+        assert step.incomplete
+
+
+def test_a_label_of_no_class_of_the_step_is_refused_when_the_epoch_or_the_step_ends(tmp_path: Path) -> None:
+    message = r"label 7, which is of no class in past=, memory= or new=, and 1 image like this of 3"
+    monitor = fs.Monitor(tmp_path, "strange", strict=True)
+    with monitor.step(made(Base), **loaders()) as step:
+        step.batch([0, 3, 7])
+        with pytest.raises(InputError, match=message):
+            step.epoch_ended()
+    step = monitor.step(made(Base), **loaders()).open()
+    step.batch(torch.tensor([0, 3, 7], dtype=torch.int32))
+    with pytest.raises(InputError, match=message):
+        step.close()
+    assert monitor.steps[0].info["status"] == "incomplete"
+    assert monitor.steps[0].table("probes").num_rows == 3
+    with monitor.step(made(Base), **loaders(), alpha=ALPHA) as given:
+        given.batch([0, 3, 7])
+        given.batch([])
+        given.epoch_ended()
+    assert given.incomplete is None
+
+
+def test_what_a_killed_training_left_is_told_unless_its_state_is_loaded(tmp_path: Path) -> None:
+    killed = fs.Monitor(tmp_path, "mine", strict=True).step(made(Base), **loaders(), alpha=ALPHA).open()
+    for _ in range(2):
+        killed.epoch_ended()
+    state = killed.state_dict()
+    killed._lock.release()  # as the system does when a process ends
+    step = fs.Monitor(tmp_path, "mine").step(made(Base), **loaders(), alpha=ALPHA)
+    told = r"An unfinished step 2 of 'mine' with 2 epochs is here, and its state was not loaded: it begins anew. monitor.load_s"
+    with pytest.warns(RuntimeWarning, match=told):
+        step.open()
+    other = fs.Monitor(tmp_path, "mine").step(made(Base), **loaders(), alpha=ALPHA)
+    with pytest.warns(RuntimeWarning, match="Step 2 of 'mine' is observed already, by another process or by a step that was"):
+        other.open()
+    step._lock.release()
+    resumed = fs.Monitor(tmp_path, "mine", strict=True)
+    resumed.load_state_dict(state)
+    with resumed.step(made(Base), **loaders(), alpha=ALPHA) as again:
+        copy.deepcopy(again._lock).release()
+        assert again.epoch == 2
+    assert not list((tmp_path / "working").glob("observed-*"))

@@ -387,6 +387,17 @@ def test_rank_trend_and_cause_are_those_of_the_sums_so_far() -> None:
     assert list(found.to_frame()["rank"]) == [1, 2, 3]
 
 
+def test_the_cause_is_the_measure_in_which_a_class_stands_out() -> None:
+    """By hand: NIC is the largest of every class, and no reason why 0 is above the others."""
+    values = torch.zeros(8, 3, dtype=torch.float64)
+    values[0], values[1] = torch.tensor([3.0, 1.0, 0.5]), torch.tensor([0.0, 2.0, -1.0])
+    values[2] = torch.tensor([8.0, 7.0, 9.0])
+    pairs_of = torch.tensor([[3.0, 0.0, 0.0, 8.0], [2.0, 1.0, 0.0, 7.0], [0.0, -1.0, 0.5, 9.0]], dtype=torch.float64)
+    sums = Sums((0, 1, 2), [0], [values], pairs_of, torch.zeros(3))
+    causes = {row.label: row.cause for row in at_risk(sums, sums, (0, 1, 2), (0, 1, 2, 3), {}, 3)}
+    assert causes == {0: "own memory (SIC 3)", 1: "other classes' memory (CIC 2): 0", 2: "new classes (NIC 9): 3"}
+
+
 def test_a_tracker_that_fails_is_left_alone_and_the_step_is_whole(tmp_path: Path) -> None:
     def log(values: dict[str, float], at: int) -> None:
         raise OSError("no network")

@@ -84,7 +84,7 @@ def at_risk(
     for c in np.argsort(now, kind="stable")[:most].tolist():
         sic, cic, nic = (float(totals[COEFFICIENTS.index(name), c]) for name in ("sic", "cic", "nic"))
         moved = None if before is None else int(before[c] - now[c])
-        cause = _cause({"sic": sic, "cic": cic, "nic": nic}, pairs[c], c, len(labels), called)
+        cause = _cause(totals, pairs[c], c, len(labels), called)
         rows.append(ClassAtRisk(labels[c], called[c], int(now[c]), moved, cause, sic, cic, nic))
     return AtRisk(tuple(rows), len(labels))
 
@@ -104,14 +104,18 @@ def _ranks(totals: NDArray[np.float64]) -> NDArray[np.int64]:
     return ranks
 
 
-def _cause(terms: Mapping[str, float], pairs: NDArray[np.float64], own: int, past: int, called: Sequence[str]) -> str:
-    """The largest of the three sources in words, and for two of them which classes."""
-    known = {name: value for name, value in terms.items() if np.isfinite(value)}
+def _cause(totals: NDArray[np.float64], pairs: NDArray[np.float64], own: int, past: int, called: Sequence[str]) -> str:
+    """Of the three sources the one by which the class is highest among the past classes, in words; for two, which classes.
+
+    Not the largest: NIC is that for nearly every class, and does not tell why one is above another."""
+    of_all = {name: totals[COEFFICIENTS.index(name)] for name in ("sic", "cic", "nic")}
+    known = {name: float(values[own]) for name, values in of_all.items() if np.isfinite(values[own])}
     if not known:
         return "unknown without alpha, or without images"
-    worst = max(known, key=lambda name: known[name])
-    if known[worst] <= 0:
+    positive = {name: value for name, value in known.items() if value > 0}
+    if not positive:
         return "nothing interferes with it so far"
+    worst = min(positive, key=lambda name: (int((of_all[name] > positive[name]).sum()), -positive[name]))
     if worst == "sic":
         return f"own memory (SIC {known[worst]:.3g})"
     of = [at for at in (range(past, len(called)) if worst == "nic" else range(past)) if at != own and pairs[at] > 0]

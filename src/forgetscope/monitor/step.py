@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from forgetscope.characters import counted
 from forgetscope.errors import ForgetscopeError, InputError
+from forgetscope.files import locked_if_free
 from forgetscope.learning.environment import environment
 from forgetscope.measuring.coefficients import Coefficients
 from forgetscope.measuring.forgetting import forgetting, forgetting_range
@@ -74,6 +75,20 @@ class Given:
     head: nn.Module | None
 
 
+class Held:
+    """The advisory lock on a step while it runs. A copy holds none, so that steps can be copied."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._stack = ExitStack()
+        self.was_free = path is None or self._stack.enter_context(locked_if_free(path))
+
+    def release(self) -> None:
+        self._stack.close()
+
+    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
+        return Held, ()
+
+
 def _guarded(method: Callable[Concatenate[MonitoredStep, P], T]) -> Callable[Concatenate[MonitoredStep, P], T | None]:
     """Whatever fails in here does not end the training: it is told once, and nothing more is done. Strict: it is raised."""
 
@@ -108,6 +123,7 @@ class MonitoredStep:
         self._said: tuple[str, ...] = ()
         self._also: list[str] = []
         self._is_alpha_missed = False
+        self._lock = Held()
         self._refusing: set[str] = set()  # which of log and tell failed
         self._head_nodes, self._network = 0, kind_of(given.network)
         self._began, self._probe_seconds, self._earlier_probes = time.monotonic(), 0.0, 0
@@ -132,6 +148,7 @@ class MonitoredStep:
         if self._is_open:
             return
         self._is_open = True
+        self._take_place()
         given, steps = self._given, self._told.store.observed(self._told.name)
         earlier = [step for step in steps if step.number < self.number and step.incomplete is None]
         self._before = learned_before(earlier)
@@ -150,10 +167,31 @@ class MonitoredStep:
             if self._passes.outside:
                 _warn(f"forgetscope: {self._passes.outside_said}")
 
+    def _take_place(self) -> None:
+        """Tells of another that observes the same step now, or of what one that was killed has left."""
+        store, which = self._told.store, f"step {self.number} of {self._told.name!r}"
+        key = f"observed-{self._told.name}-{self.number}"
+        self._lock = Held(store.lock_file(key))
+        if not self._lock.was_free:
+            _warn(
+                f"forgetscope: {which[0].upper()}{which[1:]} is observed already, by another process or by a step that was not "
+                "closed here. Both write to the same place: give each training a name of its own."
+            )
+        elif self._state is None:
+            with suppress(ForgetscopeError):  # what cannot be read is written anew
+                for left in store.observing():
+                    if left.key == key and left.info["epochs"]:
+                        _warn(
+                            f"forgetscope: An unfinished {which} with {counted(left.info['epochs'], 'epoch')} is here, and its "
+                            "state was not loaded: it begins anew. monitor.load_state_dict(...) goes on."
+                        )
+
     @_guarded
     def epoch_ended(self) -> None:
         """One probe."""
         self._demand_open()
+        if self._measures:
+            self._alpha.check()
         self.epoch += 1
         self._probe()
         if self._measures and self.alpha is None and not self._is_alpha_missed:
@@ -218,6 +256,17 @@ class MonitoredStep:
         if error is not None and self.incomplete is None:
             self.incomplete = f"The training ended early: {type(error).__name__}: {str(error)[:1000]}".rstrip(": ")
         try:
+            self._keep(error)
+        finally:
+            self._lock.release()
+
+    def _keep(self, error: BaseException | None) -> None:
+        strange: Exception | None = None
+        try:
+            self._check_batches()
+        except InputError as refused:  # strict: raised when the step is kept
+            strange = refused
+        try:
             commit_observed(self._told.store, self._record("done" if self.incomplete is None else "incomplete"))
         except Exception as failure:  # anything, as in `_guarded`
             self._fail(failure, told=self.incomplete is None)
@@ -225,6 +274,13 @@ class MonitoredStep:
                 commit_observed(self._told.store, self._record("incomplete", bare=True))
             if self._told.strict and error is None:
                 raise
+        if strange is not None and error is None:
+            raise strange
+
+    @_guarded
+    def _check_batches(self) -> None:
+        if self._measures:
+            self._alpha.check()
 
     def __enter__(self) -> Self:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from numbers import Real
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,8 @@ from forgetscope.errors import InputError
 from forgetscope.measuring.quantities import QUANTITIES
 from forgetscope.measuring.sums import Sums
 
+NO_LABEL = torch.iinfo(torch.int64).min
+ONE_EACH = "Give one whole number for each image of the batch."
 REHEARSED, ADDED = ("sic", "cic"), ("nic", "all_nic")  # what alpha weighs, and what the rest of a batch does
 
 
@@ -31,14 +34,30 @@ class Alpha:
             )
         self._told = None if given is None else float(given)  # type: ignore[arg-type]
         self.rehearsing = rehearsing
+        self._strange = torch.tensor(NO_LABEL)  # the largest label of neither past nor new classes
         self.counts = torch.zeros(4, dtype=torch.long)  # images of past classes, of new classes, of any; batches
 
     def count(self, labels: object, past: Sequence[int], new: Sequence[int]) -> None:
         """One batch. Nothing waits for a GPU here: what a batch held is looked at when alpha is asked for."""
-        found = torch.as_tensor(labels).detach().flatten()
-        of_past, of_new = (torch.isin(found, torch.tensor(list(ids), device=found.device)).sum() for ids in (past, new))
+        found = _checked(labels)
+        if not len(found):
+            return
+        is_past, is_new = (torch.isin(found, torch.tensor(list(ids), device=found.device)) for ids in (past, new))
+        of_past, of_new = is_past.sum(), is_new.sum()
         batch = torch.stack([of_past, of_new, torch.full_like(of_past, len(found)), torch.ones_like(of_past)])
         self.counts = self.counts.to(batch.device) + batch
+        strange = found.masked_fill(is_past | is_new, NO_LABEL).max()
+        self._strange = torch.maximum(self._strange.to(strange.device), strange)
+
+    def check(self) -> None:
+        """That batches held only classes of the step, where alpha is counted from them. Waits for a GPU."""
+        label = int(self._strange)
+        if self._given is None and label != NO_LABEL:
+            past, new, images, _ = self.counts.tolist()
+            raise InputError(
+                f"step.batch(labels) was given label {label}, which is of no class in past=, memory= or new=, and "
+                f"{counted(images - past - new, 'image')} like this of {images:,}. Give labels as they are there, or alpha=."
+            )
 
     @property
     def _given(self) -> float | None:
@@ -72,6 +91,24 @@ class Alpha:
         other = past / (past + new) if past + new else self._given
         beside = f"; {told} had {other:.4g}" if abs(other - self._given) > 0.01 else ""
         return f"Alpha {self._given:g}, given{beside}."
+
+
+def _checked(labels: object) -> Tensor:
+    """[n] int64. By shape and type alone: values would have to be waited for."""
+    try:
+        found = labels.detach() if isinstance(labels, Tensor) else torch.as_tensor(np.asarray(labels))
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{_given_as(labels)}, a {type(labels).__name__}, which is no list of labels. {ONE_EACH}") from None
+    if found.ndim > 1:
+        one_hot = " Of one-hot labels these are labels.argmax(dim=1)." if found.ndim == 2 and found.shape[1] > 1 else ""
+        raise InputError(f"{_given_as(labels)}, of shape {tuple(found.shape)}. {ONE_EACH}{one_hot}")
+    if found.numel() and (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool):
+        raise InputError(f"{_given_as(labels)}, of type {found.dtype}. {ONE_EACH}")
+    return found.reshape(-1).long()
+
+
+def _given_as(labels: object) -> str:
+    return f"step.batch(labels) was given {' '.join(repr(labels).split()):.60}"
 
 
 def weighted(sums: Sums, alpha: float | None) -> Sums:
