@@ -417,3 +417,37 @@ def test_buffers_that_are_written_with_what_they_are_are_no_obstacle() -> None:
     before = copy.deepcopy(network.state_dict())
     assert make_probe().measure(network).terms.sic.isfinite().all()
     assert all(torch.equal(value.nan_to_num(), before[key].nan_to_num()) for key, value in network.state_dict().items())
+
+
+class Mixed(Base):
+    """Makes its own mixed precision."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(images)
+
+
+class MixedFromOutside(Base):
+    """By an autocast that was made before anybody measured."""
+
+    @torch.autocast("cpu", torch.bfloat16)
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images)
+
+
+@pytest.mark.parametrize("kind", [Base, Mixed, MixedFromOutside])
+def test_measuring_between_two_forwards_of_one_autocast_block_changes_no_gradient(kind: type[Base]) -> None:
+    """There autocast keeps what it cast, and the gradients of both forwards meet in it."""
+    images, labels = images_of((*PAST, *NEW), 3)
+
+    def gradients(measured: bool) -> list[Tensor]:
+        network = made(kind).float().eval()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = nn.functional.cross_entropy(network(images.float()), labels)
+            if measured:
+                make_probe(prepare=Tensor.float).measure(network)
+            loss = loss + nn.functional.cross_entropy(network(2 * images.float()), labels)
+        return [*torch.autograd.grad(loss, [*network.parameters()])]
+
+    for one, other in zip(gradients(measured=True), gradients(measured=False), strict=True):
+        assert torch.equal(one, other)

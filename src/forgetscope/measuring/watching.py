@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -190,7 +191,7 @@ def undisturbed(network: nn.Module) -> Iterator[None]:
         for module in network.modules():
             evaluate(module)
         # no_grad comes last: leaving the inference mode switches gradients on.
-        full_precision = torch.autocast(device, enabled=False)
+        full_precision = torch.autocast(device, enabled=False, cache_enabled=False)
         with torch.random.fork_rng(streams), full_precision, _eagerly(), torch.inference_mode(False), torch.no_grad():
             yield
     finally:
@@ -199,7 +200,21 @@ def undisturbed(network: nn.Module) -> Iterator[None]:
             module.training = training
         np.random.set_state(numpys)
         random.setstate(pythons)
-        torch.clear_autocast_cache()  # what was cast without a graph must not meet the next training batch
+        if _keeps_casts_without_graph():
+            torch.clear_autocast_cache()  # what was cast without a graph must not meet the next training batch
+
+
+@cache
+def _keeps_casts_without_graph() -> bool:
+    """Whether this PyTorch gives what autocast made without gradients to those who want them; newer ones do not.
+
+    Where it does not, somebody's own cache is left alone: within one autocast block it is part of the training."""
+    with torch.inference_mode(False), torch.autocast("cpu", torch.bfloat16, cache_enabled=True):
+        weight = torch.ones(1, 1, requires_grad=True)
+        with torch.no_grad():
+            torch.mm(weight, weight)
+        with torch.enable_grad():
+            return not torch.mm(weight, weight).requires_grad
 
 
 @contextmanager
