@@ -109,7 +109,9 @@ def own_data() -> dict[str, object]:
         "memory": (past[0][:6], past[1][:6]),
         "new_data": DataLoader(TensorDataset(*new), 7, shuffle=True),
         "test_data": past,
+        "batches": [(torch.cat([past[0][:4], new[0][:4]]), torch.cat([past[1][:4], new[1][:4]]))],
         "train_one_epoch": lambda network: network.train(),
+        "train_on_batch": lambda network, images, labels: network.train(),
     }
 
 
@@ -142,7 +144,9 @@ def test_the_example_of_the_probe_runs_in_a_plain_loop(
     assert re.match(r"\s+sic\s+cic\s+nic\s+all_nic\s+log_sim\nnode", capsys.readouterr().out)
 
 
-def test_the_examples_of_the_monitor_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_monitor_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Those in which somebody's own loop stands; the sections on frameworks have tests of their own."""
     monkeypatch.chdir(tmp_path)
     found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "monitor.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -150,3 +154,4 @@ def test_the_examples_of_the_monitor_run(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(own) == 2
     for code in own:
         exec(code, {**own_data(), "torch": torch})
+        assert "forgetscope:" not in capsys.readouterr().err  # nothing was warned of

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from watched import loaders, pairs
 
 import forgetscope as fs
-from forgetscope.errors import InputError
+from forgetscope.errors import InputError, StoreError
 from measuring.test_heads import ALPHA, Base, SeveralHeads, images_of, made
 
 TEST = images_of((0, 1, 2, 3, 4), 3)
@@ -231,3 +231,21 @@ def test_what_a_killed_training_left_is_told_unless_its_state_is_loaded(tmp_path
         copy.deepcopy(again._lock).release()
         assert again.epoch == 2
     assert not list((tmp_path / "working").glob("observed-*"))
+
+
+def test_what_to_do_is_said_as_it_is_done_with_a_monitor(tmp_path: Path) -> None:
+    given, monitor = pairs(), fs.Monitor(tmp_path, "words", strict=True)
+
+    def refused(network: Any, **named: Any) -> str:
+        with pytest.raises(InputError) as error:
+            monitor.step(network, **{**given, "alpha": ALPHA, **named}).open()
+        return str(error.value)
+
+    assert refused(made(SeveralHeads)).endswith("monitor.step(..., head=...).")
+    assert refused(made(Base), head=5).endswith("Pass the last layer: monitor.step(..., head=...).")
+    images, labels = given["past"]
+    assert refused(made(Base), past=(images.float(), labels)).endswith("Give images as the network takes them.")
+    assert refused(made(Base), new=(images[:0], labels[:0])) == "new= gives no images. Give those of at least one class."
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"Choose another folder: fs.Monitor\(folder, name\)"):
+        fs.Monitor(tmp_path / "file", "words")

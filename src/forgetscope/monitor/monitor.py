@@ -11,9 +11,9 @@ from typing import Any
 from torch import nn
 
 from forgetscope.characters import counted
-from forgetscope.errors import InputError
+from forgetscope.errors import InputError, StoreError
 from forgetscope.measuring.gradients import Loss
-from forgetscope.monitor.step import Given, MonitoredStep, Told
+from forgetscope.monitor.step import Given, MonitoredStep, Told, said_here
 from forgetscope.monitor.streams import Data
 from forgetscope.monitor.trackers import tracker
 from forgetscope.store import Store
@@ -66,7 +66,10 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
             raise InputError(f"store = {store!r:.60} is no folder. Give the path of one, such as 'results', or an fs.Store.")
         self.name = name
         self.store = store if isinstance(store, Store) else Store(store)
-        self.store.prepare()
+        try:
+            self.store.prepare()
+        except StoreError as error:
+            raise StoreError(said_here(error)) from error
         self._told = Told(
             self.store, name, _settings(settings), _names(names), bool(strict), None if log is None else tracker(log), tell
         )

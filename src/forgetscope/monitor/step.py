@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 PACKAGE = str(Path(__file__).parents[1]) + os.sep
+ELSEWHERE = {
+    "measure(network, head=...)": "monitor.step(..., head=...)",
+    ", or prepare=, which makes them so": "",
+    "what prepare or the network makes": "what the network makes",
+    "Choose another folder with --store.": "Choose another folder: fs.Monitor(folder, name).",
+}
 STATE = {"number", "epoch", "head_nodes", "network", "incomplete", "said", "batches", "sums", "passes"}
 
 
@@ -399,7 +405,12 @@ class MonitoredStep:
         return given and not (self._passes.known and not len(self._passes.past_nodes))
 
     def _measure(self) -> None:
-        measurement = measure(self._given.network, self._passes, head=self._given.head)
+        try:
+            measurement = measure(self._given.network, self._passes, head=self._given.head)
+        except NothingPastError:
+            raise
+        except InputError as error:
+            raise InputError(said_here(error)) from error
         self._know_classes()
         if not len(self._raw):
             self._raw = self._empty_sums()
@@ -511,6 +522,14 @@ class MonitoredStep:
             f"forgetscope: {why} The training goes on, and step {self._told.name}/{self.number} is incomplete: nothing more is "
             "measured in it. fs.Monitor(..., strict=True) raises instead."
         )
+
+
+def said_here(error: ForgetscopeError) -> str:
+    """What to do next, as it is done with a monitor: what it is built on speaks to users of a probe and of the command line."""
+    message = str(error)
+    for there, here in ELSEWHERE.items():
+        message = message.replace(there, here)
+    return message
 
 
 def _told_as(error: Exception) -> str:

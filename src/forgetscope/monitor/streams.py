@@ -43,7 +43,8 @@ class Stream:
             if len(labels):
                 yield inputs, labels
         if not images:
-            raise InputError(f"{self.which}= gives no images. Give those of at least one class, or leave {self.which}= out.")
+            otherwise = "" if self.which in ("new", "test") else f", or leave {self.which}= out"
+            raise InputError(f"{self.which}= gives no images. Give those of at least one class{otherwise}.")
 
     def check_steady(self) -> None:
         """That a few items of a data set are the same when they are fetched again: what is random is found here."""
