@@ -869,3 +869,44 @@ def test_weights_that_an_earlier_layer_uses_too_are_refused_by_name(kind: type[n
             network.fc.requires_grad_(not frozen)
             with pytest.raises(InputError, match=f"weight of the last layer Linear is used before it too, by {by}: its grad"):
                 make_probe().measure(network, **named)
+
+
+class Twice(Base):
+    """Uses its last layer for something else besides."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.body(images)
+        self.fc(features * 2)
+        return self.fc(features)
+
+
+class Added(Base):
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.body(images)
+        return self.fc(features) + self.fc(features**2)
+
+
+@pytest.mark.parametrize("kind", [Twice, Added])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_head_that_is_used_twice_is_measured_with_both_uses(kind: type[Base], named: bool) -> None:
+    network = made(kind)
+    measured = make_probe().measure(network, head=network.fc if named else None)
+    assert_measured(measured, expected(network, [*network.fc.parameters()]))
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(("kind", "warmth"), [(torch.bfloat16, 1.08), (torch.bfloat16, 1.03), (torch.float16, 1.01)])
+def test_half_precision_hides_no_temperature(kind: torch.dtype, warmth: float, zeros: bool) -> None:
+    class Warm(Base):
+        warmth = 1.0
+
+        def forward(self, images: Tensor) -> Tensor:
+            return super().forward(images) / self.warmth
+
+    network = made(Warm)
+    if zeros:
+        nn.init.zeros_(network.fc.weight)
+        nn.init.zeros_(network.fc.bias)
+    network = network.to(kind)
+    for network.warmth, how in ((1.0, "in closed form"), (warmth, "by autograd")):
+        assert how in repr(make_probe(prepare=lambda images: images.to(kind)).measure(network))

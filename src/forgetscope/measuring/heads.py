@@ -91,7 +91,8 @@ def find_last_layer(
         _demand_used(found, network, images)
     if head is None and not last.is_output:
         _demand_alone(found, network, images)
-    parts = _linear_parts(found)
+    uses = sum(call.module is last.module for call in calls)  # of several, the closed form would be that of one
+    parts = _linear_parts(found) if uses == 1 else None
     if parts is None or last.fed is None or not _is_linear(found, parts, last.fed, images, logits):
         return found
     return replace(found, weight=parts[0], bias=parts[1])
@@ -204,7 +205,7 @@ def agree(one: Tensor, other: Tensor, *as_coarse_as: Tensor) -> bool:
     scale = float(torch.maximum(one.abs().max(), other.abs().max()))
     if not math.isfinite(scale):
         return False
-    return bool(((one.double() - other.double()).abs() <= eps**0.5 * scale).all())
+    return bool(((one.double() - other.double()).abs() <= eps**0.5 * scale).all()) and _as_large(one, other, eps)
 
 
 def same_logits(one: Tensor, other: Tensor, *as_coarse_as: Tensor) -> bool:
@@ -218,7 +219,14 @@ def same_logits(one: Tensor, other: Tensor, *as_coarse_as: Tensor) -> bool:
     sizes = torch.maximum(values.abs(), others.abs())
     varied = (values != values[:1]).any(dim=0)  # a masked column is the same for all images
     usual = (sizes[:, varied] if bool(varied.any()) else sizes).amax(dim=0).median().clamp(max=100)
-    return bool(((values - others).abs() <= eps**0.5 * sizes.clamp(min=float(usual))).all())
+    close = (values - others).abs() <= eps**0.5 * sizes.clamp(min=float(usual))
+    return bool(close.all()) and _as_large(values, others, eps)
+
+
+def _as_large(one: Tensor, other: Tensor, eps: float) -> bool:
+    """On the whole: rounding evens out over many numbers, and a factor does not, such as a temperature in half precision."""
+    values, others = one.double(), other.double()
+    return bool(((values - others) * others).sum().abs() <= max(2 * eps, 1e-3) * others.square().sum())
 
 
 def _begin_graph() -> None:

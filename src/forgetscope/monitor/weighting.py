@@ -26,6 +26,7 @@ class Alpha:
     """given: by the user. rehearsing: whether there is a memory; without one nothing is rehearsed, and alpha is 0."""
 
     def __init__(self, given: object, rehearsing: bool) -> None:
+        given = given.item() if isinstance(given, Tensor) and given.numel() == 1 else given
         known = isinstance(given, Real) and not isinstance(given, bool)
         if given is not None and not (known and (0 < given < 1 or (given == 0 and not rehearsing))):  # type: ignore[operator]
             raise InputError(
