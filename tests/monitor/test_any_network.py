@@ -53,6 +53,14 @@ def test_another_loss_is_the_one_that_is_measured(tmp_path: Path) -> None:
         observed(tmp_path, network, loss=weights)
 
 
+def test_alpha_may_be_a_tensor_of_one_number(tmp_path: Path) -> None:
+    network = made(Base)
+    plain, step = observed(tmp_path / "plain", network, alpha=0.25), observed(tmp_path, network, alpha=torch.tensor(0.25))
+    assert torch.equal(terms(step), terms(plain))
+    with pytest.raises(InputError, match=r"alpha = tensor\(\[0.2000, 0.3000\]\) is not between 0 and 1"):
+        observed(tmp_path / "two", network, alpha=torch.tensor([0.2, 0.3]))
+
+
 def test_labels_that_are_no_nodes_are_mapped(tmp_path: Path) -> None:
     network = made(Base)
     named = {name: (images, labels * 10 + 7) for name, (images, labels) in pairs().items()}
