@@ -108,7 +108,7 @@ def test_a_page_of_what_a_monitor_saw(alone: Store, both: Store, tmp_path: Path)
     for arguments in ((alone.path, "--observed", "birds"), (both.path, "--observed", "birds"), (alone.path,)):
         page.unlink(missing_ok=True)
         output("report", *arguments, "-o", page)
-        assert "What Sequential forgot on birds" in page.read_text()
+        assert "What Sequential forgot in steps 2 to 3, seen by the monitor birds" in page.read_text()
     assert "--experiment and --observed" in error("report", both.path, "--observed", "birds", "--experiment", "f2", "-o", page)
     assert "--format pdf and --observed" in error("report", both.path, "--observed", "birds", "--format", "pdf")
 

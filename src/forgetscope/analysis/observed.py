@@ -78,6 +78,11 @@ class Observed(StepFrames[StoredObserved]):
         """Those of steps with test images, of which forgetting is known."""
         return [summary for summary in self.summaries if not math.isnan(summary.accuracy)]
 
+    def others(self) -> list[str]:
+        """The names of the other monitors in the store, as it is now."""
+        store = Store([*self.chain, *self.running][0].store)
+        return sorted({step.name for step in (*store.observed(), *store.observing())} - {self.name})
+
     def __repr__(self) -> str:
         left_out = f", {counted(len(self.incomplete), 'step')} incomplete" if self.incomplete else ""
         return f"Observed({self.name}: {self.network}, {counted(len(self.steps), 'step')}{left_out})"

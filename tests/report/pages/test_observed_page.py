@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import forgetscope as fs
+from forgetscope.report.words.findings import finding
 from forgetscope.store import Store, commit_observed
 from made import HOSTILE
 from observed_steps import incomplete, observe, observed_record
@@ -26,11 +29,15 @@ def store(tmp_path: Path) -> Store:
 
 def test_it_says_what_was_observed(store: Store, tmp_path: Path) -> None:
     page = fs.write_report(fs.open_observed(store.path, "birds"), tmp_path / "page.html").read_text()
-    assert "<title>Forgetting on birds</title>" in page
+    assert "<title>Forgetting in steps 2 to 3, seen by the monitor birds</title>" in page
+    assert "<h1>What Sequential forgot in steps 2 to 3, seen by the monitor birds</h1>" in page
+    assert "see its images" not in page
+    assert "Other monitors" not in page
     assert "Step 4 is incomplete" in page
     assert "Measured at the last layer." in page
     assert HOSTILE not in page
     document = json.loads(re.search(r'<script type="application/json" id="report">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    assert document["counted"] == "Epoch"
     step = document["steps"][-1]
     assert [row["id"] for row in step["past"]] == [30, 10, 50, 20]
     assert step["curves"]["sic"][0][-1] == pytest.approx(step["past"][0]["sic"], rel=1e-5)
@@ -50,6 +57,46 @@ def test_what_no_probe_measured_is_missing(tmp_path: Path) -> None:
     page = fs.write_report(fs.open_observed(store.path), tmp_path / "page.html").read_text()
     document = json.loads(re.search(r'id="report">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
     assert document["steps"][0]["matrix"]["terms"][0] == [None] * 4
+
+
+def test_it_says_which_monitor_it_is_of_and_how_to_get_the_others(store: Store, tmp_path: Path) -> None:
+    observe(store, 2, "ducks")
+    page = fs.write_report(fs.open_observed(store.path, "birds"), tmp_path / "page.html").read_text()
+    assert "<dt>Other monitors in the store</dt><dd>ducks (report --observed ducks)</dd>" in page
+
+
+@pytest.mark.parametrize(
+    ("classes", "best", "said"),
+    [
+        (4, 0.9, "4 past classes are too few to say which measure saw it coming."),
+        (5, 0.29, "No measure ranked them clearly (ρ below 0.3 for each)."),
+        (5, -0.29, "No measure ranked them clearly (ρ below 0.3 for each)."),
+        (5, 0.31, "SIC ranked them best (ρ = 0.31)."),
+        (5, -0.31, "No measure saw it coming (best: SIC, ρ = -0.31)."),
+    ],
+)
+def test_a_best_measure_is_named_only_where_it_is_clear(store: Store, classes: int, best: float, said: str) -> None:
+    observed = fs.open_observed(store.path, "birds")
+    correlations = {"sic": best, "cic": best - 0.1, "nic": math.nan}
+    summary = dataclasses.replace(observed.summaries[-1], ranked_classes=classes, correlations=correlations)
+    assert said in finding(observed, summary).replace("\N{MINUS SIGN}", "-")
+
+
+@pytest.mark.browser
+def test_what_was_measured_is_not_called_unmeasured_where_forgetting_is_unknown(tmp_path: Path, browser: Browser) -> None:
+    store, record = Store(tmp_path / "store"), observed_record(3)
+    classes = record.tables["classes"]
+    for name in ("accuracy", "forgetting"):
+        missing = pa.nulls(len(classes), classes.schema.field(name).type)
+        classes = classes.set_column(classes.column_names.index(name), name, missing)
+    tables = {name: table for name, table in record.tables.items() if name not in ("confusion", "predictions")}
+    commit_observed(store, observed_record(3, tables={**tables, "classes": classes}))
+    path = fs.write_report(fs.open_observed(store.path, "birds"), tmp_path / "page.html")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert "Measured, but of no class whose forgetting is known" in (page.locator("#panel-sic").text_content() or "")
+    page.wait_for_selector("#curves .xtitle")
+    assert page.locator("#curves .xtitle").text_content() == "Epoch of the step"
 
 
 @pytest.mark.browser

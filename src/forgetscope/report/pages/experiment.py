@@ -26,6 +26,8 @@ SUMMARISED = (
     *("accuracy", "new_accuracy"),
 )
 
+LISTED = 10  # other monitors of the store
+
 
 def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Explorer | None = None) -> str:
     """The whole page. `thumbnails` holds a PNG strip of sample images per class id; classes without one show none.
@@ -41,12 +43,13 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
     return page(
         "experiment.html.j2",
         experiment=experiment,
-        subject=experiment.name if isinstance(experiment, Observed) else experiment.data["name"],
+        subject=_seen(experiment) if isinstance(experiment, Observed) else f"on {experiment.data['name']}",
         digest=None if isinstance(experiment, Observed) else experiment.data["digest"],
         finding=finding(experiment, experiment.summaries[-1] if experiment.summaries else None),
         facts=_observed_facts(experiment) if isinstance(experiment, Observed) else _facts(experiment),
         settings=_settings(experiment),
         measures=MEASURES,
+        images=bool(thumbnails),
         document=_document(experiment, thumbnails),
         css=asset("base.css") + asset("explorer.css"),
         packs=explorer.embedded() if explorer is not None and exploring else {},
@@ -72,6 +75,13 @@ def _facts(experiment: Experiment) -> dict[str, str]:
     return {label: text for label, text in facts.items() if text}
 
 
+def _seen(observed: Observed) -> str:
+    """Which steps the page is about, and whose."""
+    numbers = [step.step for step in observed.summaries] or [step.number for step in observed.steps]
+    steps = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]} to {numbers[-1]}"
+    return f"in {steps}, seen by the monitor {observed.name}"
+
+
 def _observed_facts(observed: Observed) -> dict[str, str]:
     steps = observed.steps
     settings = dict.fromkeys(f"{name} = {_text(value)}" for step in steps for name, value in step.settings.items())
@@ -84,6 +94,7 @@ def _observed_facts(observed: Observed) -> dict[str, str]:
         "Epochs": _distinct(step.info["epochs"] for step in steps),
         "Settings": ", ".join(settings),
         "Incomplete steps": _distinct(step.number for step in observed.incomplete),
+        "Other monitors in the store": ", ".join(f"{name} (report --observed {name})" for name in observed.others()[:LISTED]),
     }
     return {label: text for label, text in facts.items() if text}
 
@@ -145,6 +156,7 @@ def _document(experiment: Shown, thumbnails: Mapping[int, bytes]) -> dict[str, o
     ids = rows["class_id"].tolist()
     accuracies = experiment.classes.pivot(index="class_id", columns="step", values="accuracy").loc[ids]
     return {
+        "counted": "Epoch" if isinstance(experiment, Observed) else "Iteration",
         "measures": MEASURES,
         "coefficients": COEFFICIENTS,
         "classes": {

@@ -12,6 +12,7 @@ from forgetscope.store import StoredStep
 Shown = Experiment | Observed
 REASON = 300  # characters of a reason that are shown
 UNEVEN = 0.1  # smallest FG-R that is called uneven
+RANKED, CLEAR = 5, 0.3  # fewest past classes, and smallest |ρ|, with which the best measure of an observed step is named
 NOISE = (
     "by noise: FG-R and FG-HG if all past classes had been forgotten alike, by the noise of the test images alone",
     "spread: of forgetting over classes without that noise (0: none was found); reliability: the share of its variance in the "
@@ -78,7 +79,7 @@ def _finding(experiment: Shown, summary: StepSummary | None) -> str:
     if math.isnan(summary.mean_forgetting) and isinstance(experiment, Observed):
         evaluated = experiment.numbered(summary.step).unpredicted is None
         reason = "no past class was evaluated when it was learned" if evaluated else "the step was not evaluated"
-        return f"Step {summary.step}: forgetting is unknown, because {reason}. {_foresight(summary)}".rstrip()
+        return f"Step {summary.step}: forgetting is unknown, because {reason}."
     if math.isnan(summary.mean_forgetting):
         return f"Step {summary.step}: no past class had been learned, so there is nothing to forget."
     past = experiment.past_classes(summary.step).dropna(subset="forgetting")
@@ -90,7 +91,8 @@ def _finding(experiment: Shown, summary: StepSummary | None) -> str:
             manner = "no more unevenly than the noise of their test images makes it look"
         extremes = [f"{row['class_name']} {_change(float(row['forgetting']))}".rstrip() for row in (most, least)]
         sentence += f", {manner}: {', '.join(extremes)}"
-    return f"{sentence}. {_foresight(summary)}".rstrip()
+    unclear = _unclear(summary) if isinstance(experiment, Observed) else None
+    return f"{sentence}. {_foresight(summary) if unclear is None else unclear}".rstrip()
 
 
 def _change(fg: float, of: str = "") -> str:
@@ -98,6 +100,16 @@ def _change(fg: float, of: str = "") -> str:
     if percent == 0:
         return f"lost none {of}" if of else "lost nothing"
     return f"{'lost' if fg > 0 else 'gained'} {percent}\u202f% {of}"
+
+
+def _unclear(summary: StepSummary) -> str | None:
+    """Why no measure is named that saw it coming, if none is: with few classes one of them always ranks some well by chance."""
+    known = [rho for rho in summary.correlations.values() if not math.isnan(rho)]
+    if known and summary.ranked_classes < RANKED:
+        return f"{counted(summary.ranked_classes, 'past class', 'is/are')} too few to say which measure saw it coming."
+    if known and abs(max(known)) < CLEAR:
+        return f"No measure ranked them clearly (ρ below {CLEAR} for each)."
+    return None
 
 
 def _foresight(summary: StepSummary) -> str:

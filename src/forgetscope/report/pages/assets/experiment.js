@@ -154,7 +154,12 @@
     byId(`rho-${name}`).textContent =
       rho === null ? "" : `ρ = ${decimal(rho)}${view.step.ceiling === null ? "" : ` (at most ${decimal(view.step.ceiling)})`}`;
     const rows = view.step.past.filter((row) => row.forgetting !== null && row[name] !== null);
-    if (!rows.length) return leaveOut(box, "Not measured in this step.");
+    const measured = view.step.past.some((row) => row[name] !== null);
+    if (!rows.length)
+      return leaveOut(
+        box,
+        measured ? "Measured, but of no class whose forgetting is known: the table has the values." : "Not measured in this step.",
+      );
     const [x, y] = [rows.map((row) => row[name]), rows.map((row) => row.forgetting)];
     const width = box.clientWidth,
       height = 270,
@@ -303,7 +308,7 @@
       margin,
       annotations,
       hoverdistance: 30,
-      xaxis: chartAxis("Iteration of the step", { range: extent(curves.iterations), showgrid: false, nticks: phone ? 4 : 8 }),
+      xaxis: chartAxis(`${report.counted} of the step`, { range: extent(curves.iterations), showgrid: false, nticks: phone ? 4 : 8 }),
       yaxis: chartAxis(`${measure} so far`, { range, nticks: 6 }),
     };
     plot(box, [...lines, mark], layout, ({ curveNumber, x, y }) => {
@@ -312,7 +317,7 @@
         ? {
             id: row.id,
             title: classOf(row.id).name,
-            rows: [[`${measure} at iteration ${x}`, decimal(y, precision(largest(drawn)))], ...classFacts(row, [])],
+            rows: [[`${measure} at ${report.counted.toLowerCase()} ${x}`, decimal(y, precision(largest(drawn)))], ...classFacts(row, [])],
           }
         : null;
     });
