@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -182,6 +184,70 @@ def test_they_travel(both: Store, tmp_path: Path) -> None:
     assert "Exported 2 steps to" in output("store", "export", both.path, "-o", file, "--id", "f3fa")
     result = output("store", "import", file, tmp_path / "third")
     assert "2 steps imported" in result
+
+
+def test_another_step_of_a_number_is_no_damage_of_the_file(both: Store, tmp_path: Path) -> None:
+    file, other = tmp_path / "a.tar", Store(tmp_path / "other")
+    output("store", "export", both.path, "-o", file, "--observed", "birds")
+    observe(other, 1, network="mine")
+    result = invoke("store", "import", file, other.path)
+    assert result.exit_code == 1
+    assert "2 steps imported" in result.stdout
+    assert (
+        f"observed/birds/1 was not imported: another observed step of this name and number is in {other.path}" in result.stderr
+    )
+    assert f"{file} is whole. Import it into another store to have both: forgetscope store import {file}" in result.stderr
+    assert "damaged" not in result.stderr
+    assert json.loads(invoke("store", "import", file, other.path, "--json").stdout)["taken"] == ["observed/birds/1"]
+
+
+def test_what_was_observed_is_not_said_to_be_made_again(both: Store) -> None:
+    (both.observed_step("birds", 2).folder / "pairs.parquet").write_bytes(b"harmed")
+    said = invoke("store", "verify", both.path, "--quarantine").stdout
+    assert "An observed step cannot be made again: import it from a copy of the store" in said
+    assert "run what made them again" not in said
+
+
+def test_that_there_are_observed_steps_is_mentioned(both: Store, tmp_path: Path) -> None:
+    mention = f"3 observed steps are in {both.path} too, and not in this: --observed shows them (monitors: birds)."
+    assert mention in output("report", both.path, "-o", tmp_path / "page.html")
+    assert mention in output("analyse", both.path, "--out", tmp_path / "out")
+    assert "observed step" not in output("report", both.path, "--observed", "birds", "-o", tmp_path / "page.html")
+
+
+def test_of_two_monitors_the_one_that_is_shown_is_named(alone: Store, tmp_path: Path) -> None:
+    said = output("report", alone.path, "-o", tmp_path / "page.html")
+    assert "It is of the monitor birds, whose last step is the latest; --observed NAME: ducks" in said
+    assert "whose last" not in output("report", alone.path, "--observed", "ducks", "-o", tmp_path / "page.html")
+
+
+def test_what_does_not_apply_to_observed_steps_is_refused(alone: Store, both: Store, tmp_path: Path) -> None:
+    for options in (("--coding", "treatment"), ("--controls", "paper"), ("--resamples", "200"), ("--joint-over-time",)):
+        message = error("analyse", both.path, "--observed", *options, "--out", tmp_path / "out")
+        assert f"{options[0]}: for planned steps only" in message
+    assert "--coding: for planned" in error("analyse", alone.path, "--coding", "treatment", "--out", tmp_path / "out")
+    message = error("report", alone.path, "--format", "pdf", "-o", tmp_path / "a.pdf")
+    assert f"made of planned steps, and {alone.path} holds observed ones only" in message
+    assert f"`forgetscope report {alone.path}`" in message
+
+
+def test_observed_steps_begin_with_1(tmp_path: Path, both: Store) -> None:
+    store, record = Store(tmp_path / "store"), observed_record(2)
+    classes = record.tables["classes"]
+    introduced = pa.array([0, 0, 1, 1], classes.schema.field("introduced_step").type)
+    classes = classes.set_column(classes.column_names.index("introduced_step"), "introduced_step", introduced)
+    commit_observed(store, dataclasses.replace(record, number=1, tables={**record.tables, "classes": classes}))
+    assert "Past classes after step 1 of birds" in output("show", store.path, "--observed", "birds", "--step", "1")
+    assert "--step 1: experiment f3fa24f9 has 2 steps, and past classes from step 2 on." in error(
+        "show", both.path, "--step", "1"
+    )
+
+
+def test_a_query_over_planned_steps_where_there_are_none_is_told_of_the_others(alone: Store, both: Store) -> None:
+    hint = f"{alone.path} holds observed steps only; their tables are observed, observed_classes, "
+    assert hint in invoke("store", "sql", "from classes", alone.path).stderr
+    assert invoke("store", "sql", "from observed_classes", alone.path).stderr == ""
+    assert invoke("store", "sql", "from classes", both.path).stderr == ""
 
 
 def test_text_of_a_stranger_steers_no_terminal(tmp_path: Path) -> None:

@@ -134,9 +134,7 @@ def test_another_step_of_the_same_number_is_never_replaced(store: Store, tmp_pat
     mine = observe(other, 1, network="mine")[0]
     result = import_steps(tmp_path / "a.tar", other)
     assert result.new == ["observed/birds/2", "observed/birds/3"]
-    assert result.damaged == {
-        "observed/birds/1": "another observed step of this name and number is in the store, and is never written again"
-    }
+    assert (result.damaged, result.taken) == ({}, ["observed/birds/1"])
     assert mine.info["network"] == "mine"
     (mine.folder / "pairs.parquet").write_bytes(b"harmed")
     result = import_steps(tmp_path / "a.tar", other)

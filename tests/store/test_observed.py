@@ -47,6 +47,7 @@ def test_what_is_committed_is_read_back(store: Store) -> None:
     )
     assert list((store.path / "working").iterdir()) == []
     step.verify()
+    assert step.to_frame()["class_name"].tolist() == [NAMES[id] for id in LABELS[:4]]
 
 
 def test_it_is_read_with_the_words_of_a_step(store: Store) -> None:

@@ -115,7 +115,7 @@ def run(
 def show(
     store: option.StoreArgument = option.DEFAULT_STORE,
     id: IdOption = None,
-    step: Annotated[int | None, typer.Option(min=2, help="The step whose past classes to show. Default: the last.")] = None,
+    step: Annotated[int | None, typer.Option(min=1, help="The step whose past classes to show. Default: the last.")] = None,
     observed: monitored.NameOption = None,
     as_json: option.Json = False,
 ) -> None:
@@ -145,8 +145,9 @@ def show(
     found = [experiment for experiment in everything if experiment.id not in again]
     listed = found or everything
     chosen = pick(opened, id or (listed[-1].id if listed else None))
-    if step is not None and step > len(chosen.steps):
-        raise SpecError(f"--step {step}: experiment {chosen.id[:8]} has {counted(len(chosen.steps), 'step')}.")
+    if step is not None and not 2 <= step <= len(chosen.steps):
+        has = f"experiment {chosen.id[:8]} has {counted(len(chosen.steps), 'step')}"
+        raise SpecError(f"--step {step}: {has}, and past classes from step 2 on.")
     means, policies = overview(found), compare_policies(found)
     if as_json:
         print_json(
@@ -202,8 +203,13 @@ def report(
     path = output or Path("report.html")
     refuse_foreign_file(path, PAGE, "page")  # before what may take minutes
     with patiently() as progress:
-        page = fs.write_report(_reported(store, experiment, observed, progress), path, progress=progress)
+        shown = _reported(store, experiment, observed, progress)
+        page = fs.write_report(shown, path, progress=progress)
     echo(f"The page: {page.resolve()}")
+    if not isinstance(shown, fs.Observed):
+        monitored.mention_observed(store)
+    elif observed is None:
+        monitored.mention_others(shown)
 
 
 def _reported(

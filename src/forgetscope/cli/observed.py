@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import forgetscope as fs
+from forgetscope.characters import counted
 from forgetscope.cli import options as option
 from forgetscope.cli.console import Unreadable, echo, print_json, print_view
 from forgetscope.errors import SpecError
+
+NAMED = 10  # monitors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +30,24 @@ def only_observed(store: Path) -> bool:
     """Whether a store holds observed steps and nothing else."""
     opened = fs.Store.existing(store)
     return not opened.ids() and bool(opened.observed() or opened.observing())
+
+
+def mention_observed(store: Path) -> None:
+    """That there are observed steps beside the planned ones that were shown, if there are."""
+    found = fs.Store(store).readable_observed(lambda error: None)
+    if found:
+        names = list(dict.fromkeys(step.name for step in found))
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        echo(
+            f"{counted(len(found), 'observed step', 'is/are')} in {store} too, and not in this: --observed shows them "
+            f"(monitors: {', '.join(names[:NAMED])}{more})."
+        )
+
+
+def mention_others(shown: fs.Observed) -> None:
+    """Which monitor a page is of that nobody named, where there are several."""
+    if others := shown.others():
+        echo(f"It is of the monitor {shown.name}, whose last step is the latest; --observed NAME: {', '.join(others[:NAMED])}")
 
 
 def pick(store: Path, name: str | None) -> fs.Observed:

@@ -1,5 +1,6 @@
 """What a store shows: `forgetscope analyse`, `approximations`, and `report` for a paper (`--format pdf|latex|png`)."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -8,10 +9,11 @@ import typer
 import forgetscope as fs
 from forgetscope.cli import options as option
 from forgetscope.cli.console import Unreadable, echo, patiently, print_either, print_json, print_view
-from forgetscope.cli.observed import FlagOption, analyse_observed, only_observed
+from forgetscope.cli.observed import FlagOption, analyse_observed, mention_observed, only_observed
 from forgetscope.errors import SpecError
 
 DEFAULT_OUT = Path("forgetscope-analysis")
+RESAMPLES = 1_000_000
 PAPERS = {"pdf": "report.pdf", "latex": "report-latex", "png": "report-png"}
 FormatOption = Annotated[
     str,
@@ -46,7 +48,7 @@ def analyse(
     ] = "others",
     resamples: Annotated[
         int, typer.Option(min=100, max=10**9, help="Bootstrap resamples behind intervals of standard deviations.")
-    ] = 1_000_000,
+    ] = RESAMPLES,
     joint_over_time: Annotated[
         bool,
         typer.Option("--joint-over-time", help="Also the joint model from the first probes only, for every number of probes."),
@@ -69,6 +71,8 @@ def analyse(
     if folder is not None:
         refuse_foreign_folder(folder, "--out")  # before what may take minutes
     if observed or only_observed(store):
+        given = {"--coding": coding != "sum", "--controls": controls != "others", "--resamples": resamples != RESAMPLES}
+        _refuse_planned(given | {"--joint-over-time": joint_over_time})
         analyse_observed(store, folder, table, as_json)
         return
     with patiently() as progress:
@@ -90,8 +94,15 @@ def analyse(
         print_view(exhibit_view(*exhibited(found)), whole=True)
     else:
         echo(found.reading)
+        mention_observed(store)
     if folder is not None:
         echo(f"\nThe files: {folder.resolve()}")
+
+
+def _refuse_planned(given: dict[str, bool]) -> None:
+    """Options of the paper's analysis, where there is none."""
+    if names := [name for name, is_given in given.items() if is_given]:
+        raise SpecError(f"{', '.join(names)}: for planned steps only. Observed ones have means by settings: leave it out.")
 
 
 def approximations(store: option.StoreArgument = option.DEFAULT_STORE, as_json: option.Json = False) -> None:
@@ -118,6 +129,12 @@ def write_for_paper(store: Path, output: Path | None, format: str, width: float 
         raise SpecError(f"--format {format} shows the whole store, not one experiment: leave out --experiment, or --format.")
     if width is not None and chosen == "pdf":
         raise SpecError("--format pdf has pages of a fixed size: --width is for latex and png.")
+    if only_observed(store):
+        place = shlex.quote(str(store))
+        raise SpecError(
+            f"--format {format}: such documents are made of planned steps, and {store} holds observed ones only. These are "
+            f"shown by `forgetscope report {place}`, a page, and `forgetscope analyse {place}`, tables as files."
+        )
     path = output or Path(PAPERS[chosen])
     refuse_foreign(path, chosen)  # before an analysis that may take minutes
     with patiently() as progress:

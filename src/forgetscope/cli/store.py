@@ -14,6 +14,7 @@ import forgetscope as fs
 from forgetscope.characters import counted, visible
 from forgetscope.cli import options as option
 from forgetscope.cli.console import Unreadable, command_group, echo, patiently, print_either, print_json, print_view
+from forgetscope.cli.observed import only_observed
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 app = command_group("Look after a store: what it holds, whether it is whole, what can be freed; export, import, SQL.")
 
+OBSERVED_ONCE = (
+    "An observed step cannot be made again: import it from a copy of the store, if there is one. "
+    "What a monitor sees of another training is another step."
+)
 StoreArgument = Annotated[Path, typer.Argument(help="The store.")]
 
 
@@ -45,7 +50,7 @@ def verify(
     as_json: option.JsonOfOne = False,
 ) -> None:
     """Read every file and check it, and name what is damaged; exit code 1 if anything is. Changes nothing by itself."""
-    from forgetscope.housekeeping.verification import expel_damaged, verify_store
+    from forgetscope.housekeeping.verification import expel_damaged, is_observed, verify_store
     from forgetscope.report.terminal.storage import damage_lines
 
     opened = fs.Store.existing(store)
@@ -60,7 +65,11 @@ def verify(
         for line in [*damage_lines(verified), *moved]:  # not a table: paths are there to be copied
             echo(visible(line))
         if moved:
-            echo("Now run what made them again: it goes on from what is whole.")
+            of_monitors = {is_observed(opened, damage.move) for damage in verified.damage if damage.move}
+            if False in of_monitors:
+                echo("Now run what made them again: it goes on from what is whole.")
+            if True in of_monitors:
+                echo(OBSERVED_ONCE)
         if left and quarantine:
             echo(
                 f"{len(left)} are left, because no move mends them: run what made a step again and it makes a missing parent; "
@@ -168,7 +177,7 @@ def import_from(
         print_json(asdict(result))
     else:
         tell_imported(result, str(file), store)
-    if result.damaged:
+    if result.damaged or result.taken:
         raise typer.Exit(1)
 
 
@@ -187,6 +196,8 @@ def sql(
     """Ask a question in SQL (DuckDB) over the tables of all steps."""
     from forgetscope.housekeeping.sql import query as ask, rows
     from forgetscope.report.terminal.storage import answer_view
+    from forgetscope.store.observed import OBSERVED_TABLES
+    from forgetscope.store.stored import ALL_TABLES
 
     if Path(query).is_dir():
         raise SpecError(f"{query} is a folder, and no question. Ask one: {_command('sql', 'FROM steps')} {shlex.quote(query)}")
@@ -194,6 +205,9 @@ def sql(
         r"""(?<![\w."'])true(?![\w."'])""", query, re.IGNORECASE
     ):
         echo('In SQL, true is a truth value. If you mean the column, write "true", with the quotes.', err=True)
+    if re.search(rf"\b({'|'.join(('steps', *ALL_TABLES))})\b", query, re.IGNORECASE) and only_observed(store):
+        tables = ", ".join(("observed", *(f"observed_{name}" for name in OBSERVED_TABLES)))
+        echo(f"{store} holds observed steps only; their tables are {tables}.", err=True)
     left_out = Unreadable()
     answer = ask(fs.Store.existing(store), query, left_out)
     left_out.tell(True)
@@ -209,6 +223,10 @@ def tell_imported(result: Imported, source: str, store: Path) -> None:
     echo(f"{counted(len(result.new), 'step')} imported into {store}, {len(result.present)} there already.")
     for path in result.quarantined:
         echo(f"A damaged step was there: moved to {path} and replaced.")
+    for place in result.taken:
+        echo(f"{place} was not imported: another observed step of this name and number is in {store}, and stays.", err=True)
+    if result.taken:
+        echo(f"{source} is whole. Import it into another store to have both: {_command('import', source)} ANOTHER", err=True)
     if result.damaged:
         for id, reason in result.damaged.items():
             echo(f"{id if '/' in id else f'Step {id[:8]}'} was not imported: {reason}", err=True)

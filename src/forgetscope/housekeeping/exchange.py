@@ -73,11 +73,12 @@ class Imported:
     present: list[str] = field(default_factory=list)  # were there already, and whole
     quarantined: list[Path] = field(default_factory=list)  # were there already, but damaged: replaced
     damaged: dict[str, str] = field(default_factory=dict)  # not imported, and why
+    taken: list[str] = field(default_factory=list)  # not imported: another of the same name and number is there, and stays
 
     def __add__(self, other: Imported) -> Imported:
         """Of two files, one after the other."""
         present = [id for id in other.present if id not in self.new and id not in self.present]
-        rest = self.quarantined + other.quarantined, self.damaged | other.damaged
+        rest = self.quarantined + other.quarantined, self.damaged | other.damaged, self.taken + other.taken
         return Imported(self.new + other.new, self.present + present, *rest)
 
 
@@ -385,6 +386,10 @@ class _Refused(Exception):
     """Why a step is not imported."""
 
 
+class _Taken(Exception):
+    """Another has its name and number."""
+
+
 def _import_step(store: Store, id: str, copy: Callable[[Path], None], result: Imported) -> None:
     if id in store and store.damage(id) is None:
         result.present.append(id)
@@ -417,7 +422,7 @@ def _import_observed(store: Store, id: str, copy: Callable[[Path], None], result
         if step.folder.exists() and observed_damage(step):
             result.quarantined.append(store.quarantine(step.folder))
         elif step.folder.exists() and step.content("manifest.json") != (folder / "manifest.json").read_bytes():
-            raise _Refused("another observed step of this name and number is in the store, and is never written again")
+            raise _Taken
 
     try:
         store.refuse_links("observed", f"observed/{name}")
@@ -425,6 +430,8 @@ def _import_observed(store: Store, id: str, copy: Callable[[Path], None], result
             step.folder.parent.mkdir(parents=True, exist_ok=True)
         with locked_if_free(store.lock_file(step.key)):
             (result.new if store.put_in_place(step.folder, step.key, write) else result.present).append(place)
+    except _Taken:
+        result.taken.append(place)
     except _Refused as refusal:
         result.damaged[place] = str(refusal)
 

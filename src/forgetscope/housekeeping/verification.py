@@ -97,6 +97,12 @@ def _moved(store: Store, path: Path) -> str | None:
         return f"{told}. Moved to {store.quarantine(path)}" if found else None
 
 
+def is_observed(store: Store, path: Path) -> bool:
+    """Whether what lies there is of an observed step, committed or running."""
+    kind, name = path.relative_to(store.path).parts[:2]
+    return kind == "observed" or (kind == "working" and RUNNING.fullmatch(name) is not None)
+
+
 def _moved_observed(store: Store, path: Path) -> str | None:
     step = next((step for step in store.observed() if step.folder in (path, path.parent)), None)
     if step is None or path != step.folder:

@@ -35,6 +35,8 @@ from forgetscope.store.tables import json_bytes, manifest_bytes, parquet_bytes
 from forgetscope.store.verified import StoredTables, past_rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from forgetscope.store.folder import Store
 
 OBSERVED_SCHEMA = 1
@@ -169,6 +171,11 @@ class StoredObserved(StoredTables):
         with suppress(StoreError):
             return self.incomplete is not None
         return False
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per class: its name, coefficients, accuracies and forgetting."""
+        frame: pd.DataFrame = self.table("classes").to_pandas()
+        return frame
 
     @cached_property
     def new_classes(self) -> tuple[int, ...]:
