@@ -33,6 +33,10 @@ OutOption = Annotated[
     Path | None, typer.Option(help=f"Folder for the files; made if missing. Default: ./{DEFAULT_OUT}.", show_default=False)
 ]
 
+ResamplesOption = Annotated[
+    int, typer.Option(min=100, max=10**9, help="Bootstrap resamples behind intervals of standard deviations.")
+]
+
 
 def analyse(
     store: option.StoreArgument = option.DEFAULT_STORE,
@@ -46,9 +50,7 @@ def analyse(
     controls: Annotated[
         str, typer.Option(help="Of overall partial correlations: others, or paper, SIC and CIC given ALL-NIC too.")
     ] = "others",
-    resamples: Annotated[
-        int, typer.Option(min=100, max=10**9, help="Bootstrap resamples behind intervals of standard deviations.")
-    ] = RESAMPLES,
+    resamples: ResamplesOption = RESAMPLES,
     joint_over_time: Annotated[
         bool,
         typer.Option("--joint-over-time", help="Also the joint model from the first probes only, for every number of probes."),
@@ -71,8 +73,7 @@ def analyse(
     if folder is not None:
         refuse_foreign_folder(folder, "--out")  # before what may take minutes
     if observed or only_observed(store):
-        given = {"--coding": coding != "sum", "--controls": controls != "others", "--resamples": resamples != RESAMPLES}
-        _refuse_planned(given | {"--joint-over-time": joint_over_time})
+        _refuse_of_planned(coding, controls, resamples, joint_over_time)
         analyse_observed(store, folder, table, as_json)
         return
     with patiently() as progress:
@@ -99,8 +100,12 @@ def analyse(
         echo(f"\nThe files: {folder.resolve()}")
 
 
-def _refuse_planned(given: dict[str, bool]) -> None:
+def _refuse_of_planned(coding: str, controls: str, resamples: int, joint_over_time: bool) -> None:
     """Options of the paper's analysis, where there is none."""
+    given = {
+        **{"--coding": coding != "sum", "--controls": controls != "others"},
+        **{"--resamples": resamples != RESAMPLES, "--joint-over-time": joint_over_time},
+    }
     if names := [name for name, is_given in given.items() if is_given]:
         raise SpecError(f"{', '.join(names)}: for planned steps only. Observed ones have means by settings: leave it out.")
 
