@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-Text = Annotated[str, Field(max_length=1000)]
+TEXT = 1000  # characters
+Text = Annotated[str, Field(max_length=TEXT)]
 Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 VALUES = 4_000_000  # a plan of 100,000 steps has 0.4 million; empty lists take 26 times as much memory as in their file
 Count = Annotated[int, Field(ge=0, lt=2**63)]

@@ -19,6 +19,7 @@ Given = Tensor | np.ndarray | Sequence[Any]
 Counted = tuple[Tensor, Tensor, Tensor]  # inputs, labels [n] = head nodes, groups [n]
 CHUNK = 1000  # images whose features are kept at a time; a GPU is waited for once per chunk
 CHECKED = 8  # images on which a network is looked at before it is measured
+SAID = 10  # classes that a sentence names
 
 
 class Images(ABC):
@@ -70,8 +71,10 @@ class Images(ABC):
     @property
     def unknown_said(self) -> tuple[str, ...]:
         """What cannot be known of these images, in sentences."""
-        bare = [self.names.get(node, str(node)) for node in self.past_nodes[self.kept == 0].tolist()]
-        said = f"SIC is unknown, not 0, without a stored image: {', '.join(bare)}." if bare else ""
+        bare = self.past_nodes[self.kept == 0].tolist()
+        named = ", ".join(self.names.get(node, str(node))[:100] for node in bare[:SAID])
+        more = f" and {len(bare) - SAID:,} more" if len(bare) > SAID else ""
+        said = f"SIC is unknown, not 0, without a stored image: {named}{more}." if bare else ""
         if self.only_memory:
             said = "SIC and CIC are unknown, not 0: every past image is rehearsed, so nothing is known of the others."
         return (said,) if said else ()

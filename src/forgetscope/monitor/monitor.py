@@ -12,6 +12,7 @@ from torch import nn
 
 from forgetscope.characters import counted
 from forgetscope.errors import InputError, StoreError
+from forgetscope.foreign import TEXT
 from forgetscope.measuring.gradients import Loss
 from forgetscope.monitor.step import Given, MonitoredStep, Told, said_here
 from forgetscope.monitor.streams import Data
@@ -138,12 +139,23 @@ def _settings(settings: Settings | None) -> dict[str, str | int | float | bool]:
     if settings is not None and not isinstance(settings, Mapping):
         raise InputError(f"settings = {settings!r:.60} is no mapping. Give names and values: {{'lr': 0.1}}.")
     for key, value in (settings or {}).items():
+        for text in (key, value):
+            _check_text("settings", text)
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(key, str) or not isinstance(value, str | int | float | bool) or not finite:
             raise InputError(
                 f"settings[{key!r}] = {value!r:.60}. Names are texts; values texts, finite numbers or truth values."
             )
     return dict(settings or {})
+
+
+def _check_text(of: str, text: object) -> None:
+    """What readers of the store refuse is refused before training."""
+    if isinstance(text, str) and (len(text) > TEXT or (not text.isascii() and text != text.encode(errors="replace").decode())):
+        raise InputError(
+            f"{of} has the text {text!r:.60}, of {len(text):,} characters. At most {TEXT:,} are kept, and only "
+            "such as UTF-8 has."
+        )
 
 
 def _names(names: Mapping[int, str] | None) -> dict[int, str]:
@@ -153,4 +165,6 @@ def _names(names: Mapping[int, str] | None) -> dict[int, str]:
     odd = [label for label in given if isinstance(label, bool) or not hasattr(label, "__index__")]
     if odd:
         raise InputError(f"names has {odd[0]!r}, which is no label. Give {{label: name}}, or a list.")
+    for name in given.values():
+        _check_text("names", str(name))
     return {int(label): str(name) for label, name in given.items()}

@@ -275,7 +275,7 @@ class MonitoredStep:
         try:
             commit_observed(self._told.store, self._record("done" if self.incomplete is None else "incomplete"))
         except Exception as failure:  # anything, as in `_guarded`
-            self._fail(failure, told=self.incomplete is None)
+            self._fail(failure, told=self.incomplete is None, where=self._put_aside())
             with suppress(Exception):  # what cannot be kept is left out; that the step failed is kept
                 commit_observed(self._told.store, self._record("incomplete", bare=True))
             if self._told.strict and error is None:
@@ -439,6 +439,13 @@ class MonitoredStep:
                 f"Class {again[0]} was learned in step {self._before[again[0]].introduced} of {self._told.name!r} already. A "
                 "new training needs a name of its own: fs.Monitor(store, 'another')."
             )
+        for label, known in self._before.items():
+            others = [other for other in classes.seen if other != label and classes.nodes[other] == classes.nodes.get(label)]
+            if others:
+                raise InputError(
+                    f"Class {others[0]} is node {classes.nodes[label]}, which is that of class {label}, learned in step "
+                    f"{known.introduced} of {self._told.name!r}. Each class has a node of its own: see nodes=."
+                )
         self._classes = classes
         if self._passes.known:
             self._alpha.rehearsing = self._passes.rehearses
@@ -464,7 +471,7 @@ class MonitoredStep:
             name=told.name,
             number=self.number,
             status=status,
-            reason=self.incomplete if status == "incomplete" else None,
+            reason=_storable(self.incomplete or "") if status == "incomplete" else None,
             settings=told.settings,
             alpha=None if weight is None else weight.value,
             alpha_from=None if weight is None else weight.source,
@@ -472,7 +479,7 @@ class MonitoredStep:
             epochs=self.epoch,
             network=self._network,
             head_nodes=self._head_nodes,
-            said=self._sentences()[1:],
+            said=tuple(map(_storable, self._sentences()[1:])),
             environment={"device": device, "threads": torch.get_num_threads(), **environment()},
             timings=seconds,
             tables=tables,
@@ -512,9 +519,18 @@ class MonitoredStep:
             when = "has ended" if self._is_closed else "has not begun"
             raise InputError(f"Step {self._told.name}/{self.number} {when}. Use it in `with monitor.step(...) as step:`.")
 
-    def _fail(self, error: Exception, told: bool = True) -> None:
+    def _put_aside(self) -> str:
+        """What was kept while the step ran, when it cannot be kept as a step: where it is, in a sentence."""
+        working = self._told.store.working(f"observed-{self._told.name}-{self.number}")
+        if not working.is_dir():
+            return ""
+        with suppress(Exception):  # then it stays where it is
+            working = self._told.store.quarantine(working)
+        return f" What was measured until the last probe is in {working}."
+
+    def _fail(self, error: Exception, told: bool = True, where: str = "") -> None:
         """Told once."""
-        why = _told_as(error)
+        why = _told_as(error) + where
         self.incomplete = self.incomplete or why[:5000]
         if self._told.strict or not told:
             return
@@ -530,6 +546,11 @@ def said_here(error: ForgetscopeError) -> str:
     for there, here in ELSEWHERE.items():
         message = message.replace(there, here)
     return message
+
+
+def _storable(text: str) -> str:
+    """Messages are those of others, too: of a length that is read again, and without halves of characters."""
+    return text[:5000].encode(errors="backslashreplace").decode()
 
 
 def _told_as(error: Exception) -> str:
@@ -552,7 +573,13 @@ def _checked_nodes(nodes: Mapping[int, int] | None) -> dict[int, int] | None:
         return None
     if not isinstance(nodes, Mapping):
         raise InputError(f"nodes = {nodes!r:.60} is no mapping. Give {{label: head node}}.")
+    for value in (*nodes, *nodes.values()):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise InputError(f"nodes= has {value!r:.60}, which is no integer. Give {{label: head node}}.")
     found = {int(label): int(node) for label, node in nodes.items()}
+    large = [label for label in found if not 0 <= label < 2**31]
+    if large:
+        raise InputError(f"nodes= has label {large[0]}. Labels are kept as integers from 0 to {2**31 - 1}: number the classes.")
     twice = [node for node in found.values() if list(found.values()).count(node) > 1]
     if twice:
         raise InputError(f"nodes= maps two labels to node {twice[0]}. Each class has a node of its own.")
