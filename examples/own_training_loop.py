@@ -1,7 +1,7 @@
 """A monitor in a bare PyTorch loop: which of the past classes is this network losing, and can one see it coming?
 
     python examples/own_training_loop.py
-    python examples/own_training_loop.py --epochs 10 --kept 5
+    python examples/own_training_loop.py --epochs 10 --kept 5 --name few    # another training, so a name of its own
     forgetscope show own-loop
 
 Nothing of forgetscope's own training is used. A small network learns some classes of the embedded data set, keeps a few
@@ -56,6 +56,7 @@ def train_one_epoch(network: Network, optimiser: torch.optim.Optimizer, *parts: 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--name", default="characters")
     options.add_argument("--classes", type=int, default=6, help="of each of the two steps")
     options.add_argument("--epochs", type=int, default=8)
     options.add_argument("--kept", type=int, default=20, help="images of each past class that are rehearsed")
@@ -75,7 +76,7 @@ def main() -> None:
     old, new, test = images_of(data.train, 0), images_of(data.train, past), images_of(data.test, 0)
     both = (torch.cat([test[0], images_of(data.test, past)[0]]), torch.cat([test[1], images_of(data.test, past)[1]]))
     names = dict(enumerate(data.classes))
-    monitor = fs.Monitor(given.store, "characters", settings={"kept": given.kept}, names=names, tell=print)
+    monitor = fs.Monitor(given.store, given.name, settings={"kept": given.kept}, names=names, tell=print, strict=True)
 
     network = Network(past)
     optimiser = torch.optim.SGD(network.parameters(), 0.05, momentum=0.9)
