@@ -10,7 +10,7 @@ from forgetscope.housekeeping.exchange import Imported, import_steps
 from forgetscope.outputs import Progress, unheard
 from forgetscope.store import Store
 
-FILES = "*.tar.xz"  # one per partition, named by increment and retention
+FILES = "*.tar.xz"  # named by increment, and by retention where they hold one partition
 
 
 def unpack_replication(store: Store | Path | str, progress: Progress = unheard) -> Imported:
