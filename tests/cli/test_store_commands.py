@@ -18,6 +18,7 @@ from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.app import app
 from forgetscope.report.terminal import storage
 from forgetscope.store import STATE, Store
+from observed_steps import observe
 
 COMMANDS = ("list", "verify", "gc", "export", "import", "sql")
 
@@ -225,13 +226,13 @@ def test_the_documented_commands_run(store: Store, chain: list[str], tmp_path: P
     monkeypatch.chdir(tmp_path)
     store.path.rename("results")
     text = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    commands = [shlex.split(line, comments=True) for line in block.replace("3f2a", chain[2][:4]).splitlines()]
-    assert [command[:3] for command in commands] == [
-        ["forgetscope", "store", name] for name in ("list", "verify", *COMMANDS[1:])
-    ]
+    observe(Store("results"))
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    commands = [shlex.split(line, comments=True) for line in "".join(blocks).replace("3f2a", chain[2][:4]).splitlines()]
+    assert {command[2] for command in commands if command[1] == "store"} == set(COMMANDS)
     for command in commands:
-        output(*command[2:])
+        result = CliRunner().invoke(app, command[1:])
+        assert (command, result.exit_code) == (command, 0), result.output
     assert len(Store("elsewhere").steps()) == 3
 
 
