@@ -14,7 +14,7 @@ from forgetscope.characters import counted
 from forgetscope.errors import InputError, StoreError
 from forgetscope.foreign import TEXT
 from forgetscope.measuring.gradients import Loss
-from forgetscope.monitor.step import Given, MonitoredStep, Told, said_here
+from forgetscope.monitor.step import Given, MonitoredStep, Told, check_state, said_here
 from forgetscope.monitor.streams import Data
 from forgetscope.monitor.trackers import tracker
 from forgetscope.store import Store
@@ -122,6 +122,8 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         """Before the step is begun again: it goes on from there, without another probe on entry."""
         if not isinstance(state, Mapping) or (state and "number" not in state):
             raise InputError(f"{state!r:.100} is not the state of a monitor. Load what monitor.state_dict() gave.")
+        if state:
+            check_state(state)
         self._state = state or None
 
     def __repr__(self) -> str:

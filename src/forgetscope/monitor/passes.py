@@ -45,7 +45,8 @@ class Passes(Images):
         self._node_by_label = nodes
         self.alpha = 0.5  # a half of each: what is measured is weighted later, when alpha is known
         self.loss = loss
-        self.names = {self.node(label, label): name for label, name in (names or {}).items()}
+        known = names or {}
+        self.names = dict(known) if nodes is None else {node: known.get(label, str(label)) for label, node in nodes.items()}
         self.apart = past is None
         self.device = torch.device("cpu")
         self.past_nodes = self.new_nodes = torch.empty(0, dtype=torch.long)
@@ -123,7 +124,9 @@ class Passes(Images):
             return
         for part, source in self._sources.items():
             source.check_steady()
-            inputs, _ = first_batch(source)
+            inputs, labels = first_batch(source)
+            if self.known:  # by a state: of another step, as far as a first batch tells
+                self._groups(part, nodes_of(labels, self._node_by_label, source.which), source)
             self._few[part] = inputs[:CHECKED].clone()
         if self.loss is not None and not self.known:
             self.survey()  # a loss is tried on every class that occurs, before it is used
@@ -174,6 +177,7 @@ class Passes(Images):
             raise InputError(f"first has the shape {tuple(first.shape)}, expected {(2, 2 * len(past) + len(new))}. {_LOAD}")
         self.memory, self.outside = memory.tolist(), int(state.get("outside", 0))
         self._take(past, new, first)
+        self._begin()
 
     def _begin(self) -> None:
         """Another pass: nothing has been seen of it."""

@@ -34,16 +34,18 @@ class Learned:
     introduced: int  # step
     node: int
     accuracy: float  # when it was learned; NaN if that was not evaluated
+    images: int = 0  # it was trained on; 0: nobody saw that
 
 
 def learned_before(steps: Iterable[StoredObserved]) -> dict[int, Learned]:
     """By label."""
     found: dict[int, Learned] = {}
     for step in steps:
-        table = step.table("classes", ["class_id", "head_node", "introduced_step", "accuracy_when_learned"]).to_pydict()
-        for label, node, introduced, accuracy in zip(*table.values(), strict=True):
+        columns = ["class_id", "head_node", "introduced_step", "accuracy_when_learned", "train_images"]
+        for label, node, introduced, accuracy, images in zip(*step.table("classes", columns).to_pydict().values(), strict=True):
             if introduced == step.number or label not in found:
-                found[label] = Learned(introduced, node, np.nan if accuracy is None else accuracy)
+                trained = images if introduced == step.number else 0
+                found[label] = Learned(introduced, node, np.nan if accuracy is None else accuracy, trained)
     return found
 
 
@@ -91,12 +93,14 @@ def tables_of(
     tested = confusion.sum(axis=1)
     accuracy = np.diag(confusion) / np.where(tested > 0, tested, np.nan)
     known = [before.get(label, Learned(1, 0, np.nan)) for label in classes.past]
-    images = passes.images
+    images = {label: passes.images.get(classes.nodes[label], 0) for label in seen}
+    if passes.only_memory:  # that is not what they were trained on
+        images |= {label: one.images for label, one in zip(classes.past, known, strict=True) if one.images}
     facts = ClassFacts(
         ids=seen,
         names=[names.get(label, str(label)) for label in seen],
         introduced=[*(one.introduced for one in known), *[number] * len(classes.new)],
-        train_images=[images.get(classes.nodes[label], 0) for label in seen],
+        train_images=[images[label] for label in seen],
         when_learned=np.array([*(one.accuracy for one in known), *accuracy[past:]]),
         accuracy=accuracy,
         nodes=[classes.nodes[label] for label in seen],

@@ -51,7 +51,10 @@ ELSEWHERE = {
     "what prepare or the network makes": "what the network makes",
     "Choose another folder with --store.": "Choose another folder: fs.Monitor(folder, name).",
 }
-STATE = {"number", "epoch", "head_nodes", "network", "incomplete", "said", "batches", "sums", "passes"}
+STATE: dict[str, Any] = {
+    **{"number": int, "epoch": int, "head_nodes": int, "network": str, "incomplete": str, "said": list},
+    **{"labels": list, "batches": Tensor, "sums": Mapping, "passes": Mapping},
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,10 @@ class Held:
         return Held, ()
 
 
+class NotOpenError(InputError):
+    """A step is asked for something before or after its block."""
+
+
 def _guarded(method: Callable[Concatenate[MonitoredStep, P], T]) -> Callable[Concatenate[MonitoredStep, P], T | None]:
     """Whatever fails in here does not end the training: it is told once, and nothing more is done. Strict: it is raised."""
 
@@ -104,6 +111,11 @@ def _guarded(method: Callable[Concatenate[MonitoredStep, P], T]) -> Callable[Con
             return None
         try:
             return method(self, *args, **named)
+        except NotOpenError as error:  # too early or too late: that spoils nothing of the step
+            if self._told.strict:
+                raise
+            _warn(f"forgetscope: {error}")
+            return None
         except Exception as error:  # anything: this is not what the training is about
             self._fail(error)
             if self._told.strict:
@@ -237,7 +249,10 @@ class MonitoredStep:
         frame = self.to_frame()
         fg = frame["forgetting"].to_numpy(dtype=np.float64)
         known = fg[np.isfinite(fg)]
-        means = {"accuracy": float((found.true == found.predicted).mean())}
+        confusion = found.confusion(len(classes.seen))
+        tested = confusion.sum(axis=1)
+        right = np.diag(confusion)[tested > 0] / tested[tested > 0]
+        means = {"accuracy": float(right.mean())}  # over classes, as `show` has it
         if len(known):
             means |= {"mean_forgetting": float(known.mean()), "fg_r": forgetting_range(known)}
         self._log(means)
@@ -330,7 +345,7 @@ class MonitoredStep:
             sums = self.sums.to_frame()
             sums.index = pd.Index(list(classes.measured), name="label")
             frame = frame.join(sums)
-            frame["stored"] = pd.Series(self._passes.kept.numpy().astype(int), index=sums.index)
+            frame["stored"] = pd.Series(self._passes.kept.numpy().astype(int), sums.index).reindex(frame.index, fill_value=0)
         if self._predictions is not None:
             confusion = self._predictions.confusion(len(classes.seen))
             images = confusion.sum(axis=1)
@@ -356,6 +371,7 @@ class MonitoredStep:
             "network": self._network,
             "incomplete": self.incomplete or "",
             "said": list(self._said),
+            "labels": [*self._classes.measured, *self._classes.new],
             "batches": self._alpha.counts.cpu() if ready else torch.zeros(4, dtype=torch.long),
             "sums": self._raw.state_dict(),
             "passes": self._passes.state_dict() if ready else {},
@@ -364,17 +380,25 @@ class MonitoredStep:
     @_guarded
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave. Before the step is opened: then there is no probe on entry."""
-        _check_state(state)
+        check_state(state)
         if self._is_open:
             self._take_over(state)
         else:
             self._state = state
 
     def _take_over(self, state: Mapping[str, Any]) -> None:
-        _check_state(state)
+        check_state(state)
         passes = state["passes"]
         self._passes.load_state_dict(passes)
         self._know_classes()
+        labels = [*self._classes.measured, *self._classes.new]
+        if labels != state["labels"]:
+            raise InputError(
+                f"The state is of a step with classes {str(state['labels'])[:100]}; with this nodes= they would be "
+                f"{str(labels)[:100]}. Give the nodes= that the step was begun with."
+            )
+        with undisturbed(self._given.network):
+            self._passes.look()
         raw = self._empty_sums() if passes else Sums()
         raw.load_state_dict(state["sums"])
         self._raw, self.epoch = raw, int(state["epoch"])
@@ -517,7 +541,7 @@ class MonitoredStep:
     def _demand_open(self) -> None:
         if not self._is_open or self._is_closed:
             when = "has ended" if self._is_closed else "has not begun"
-            raise InputError(f"Step {self._told.name}/{self.number} {when}. Use it in `with monitor.step(...) as step:`.")
+            raise NotOpenError(f"Step {self._told.name}/{self.number} {when}. Use it in `with monitor.step(...) as step:`.")
 
     def _put_aside(self) -> str:
         """What was kept while the step ran, when it cannot be kept as a step: where it is, in a sentence."""
@@ -588,7 +612,13 @@ def _checked_nodes(nodes: Mapping[int, int] | None) -> dict[int, int] | None:
     return found
 
 
-def _check_state(state: Mapping[str, Any]) -> None:
+def check_state(state: Mapping[str, Any]) -> None:
+    """That it is one, before anything is taken from it."""
     names = set(state) if isinstance(state, Mapping) else {type(state).__name__}
-    if names != STATE or not isinstance(state["batches"], Tensor) or not isinstance(state["passes"], Mapping):
+    if names != set(STATE):
         raise InputError(f"{sorted(map(str, names))} is not the state of a step. Load what step.state_dict() gave.")
+    for name, kind in STATE.items():
+        value = state[name]
+        fits = isinstance(value, kind) and not isinstance(value, bool) and not (kind is int and value < (name == "number"))
+        if not fits or (kind is Tensor and (value.shape != (4,) or value.is_floating_point())):
+            raise InputError(f"{name} of the state is {value!r:.60}. Load what step.state_dict() gave.")
