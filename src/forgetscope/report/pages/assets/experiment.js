@@ -158,7 +158,9 @@
     if (!rows.length)
       return leaveOut(
         box,
-        measured ? "Measured, but of no class whose forgetting is known: the table has the values." : "Not measured in this step.",
+        measured
+          ? "Measured, but of no class whose forgetting is known: the table has the values."
+          : "Not measured in this step.",
       );
     const [x, y] = [rows.map((row) => row[name]), rows.map((row) => row.forgetting)];
     const width = box.clientWidth,
@@ -308,7 +310,11 @@
       margin,
       annotations,
       hoverdistance: 30,
-      xaxis: chartAxis(`${report.counted} of the step`, { range: extent(curves.iterations), showgrid: false, nticks: phone ? 4 : 8 }),
+      xaxis: chartAxis(`${report.counted} of the step`, {
+        range: extent(curves.iterations),
+        showgrid: false,
+        nticks: phone ? 4 : 8,
+      }),
       yaxis: chartAxis(`${measure} so far`, { range, nticks: 6 }),
     };
     plot(box, [...lines, mark], layout, ({ curveNumber, x, y }) => {
@@ -317,7 +323,10 @@
         ? {
             id: row.id,
             title: classOf(row.id).name,
-            rows: [[`${measure} at ${report.counted.toLowerCase()} ${x}`, decimal(y, precision(largest(drawn)))], ...classFacts(row, [])],
+            rows: [
+              [`${measure} at ${report.counted.toLowerCase()} ${x}`, decimal(y, precision(largest(drawn)))],
+              ...classFacts(row, []),
+            ],
           }
         : null;
     });
