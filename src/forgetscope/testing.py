@@ -156,12 +156,12 @@ def check_network(
     _check_state(name, network, twin, images)
     before = {key: value.clone() for key, value in network.state_dict().items()}
     _check_growth(name, network, images, classes)
-    with _leaving_alone(f"a probe of network {name}", "Let features(images) draw nothing in evaluation mode."):
-        measure(network, ProbeData(images, nodes, torch.arange(classes), images, 3 + nodes % 2))
     after = {key: value for key, value in network.state_dict().items() if not key.startswith("head.")}
     _demand_same(
         {key: before[key] for key in after}, after, f"network {name}: evaluation changes", "Change state in training only."
     )
+    with _leaving_alone(f"a probe of network {name}", "Let features(images) draw nothing in evaluation mode."):
+        measure(network, ProbeData(images, nodes, torch.arange(classes), images, 3 + nodes % 2))
 
 
 def _check_growth(name: str, network: nn.Module, images: Tensor, classes: int) -> None:
