@@ -147,7 +147,8 @@ class Launcher:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+            # No bytecode: a module that nobody had imported before would count as a write of the command.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         )
 
     def close(self) -> None:
