@@ -99,3 +99,34 @@ def test_images_of_a_class_are_those_it_was_trained_on_and_none_stored_is_0(tmp_
     stored = step.to_frame()["stored"]
     assert stored.tolist() == [0, *(int((labels == c).sum()) for c in (1, 2))]
     assert np.issubdtype(stored.dtype, np.integer)
+
+
+def test_a_first_step_goes_on_from_its_state(tmp_path: Path) -> None:
+    network, given = made(Base), loaders()
+    monitor = fs.Monitor(tmp_path, "first", strict=True)
+    first = monitor.step(network, new=given["past"])
+    first.open()
+    first.epoch_ended()
+    state = monitor.state_dict()
+    first.close(KeyboardInterrupt())
+    again = fs.Monitor(tmp_path, "first", strict=True)
+    again.load_state_dict(state)
+    with again.step(network, new=given["past"]) as step:
+        step.epoch_ended()
+        step.evaluate(given["past"])
+    (stored,) = again.steps
+    assert (stored.number, stored.incomplete, stored.info["epochs"]) == (1, None, 2)
+
+
+def test_a_step_that_was_evaluated_and_not_closed_is_kept_whole_when_another_begins(tmp_path: Path) -> None:
+    network, given = made(Base), loaders()
+    monitor = fs.Monitor(tmp_path, "open", strict=True)
+    first = monitor.step(network, new=given["past"])
+    first.open()
+    first.evaluate(given["past"])
+    with pytest.warns(RuntimeWarning, match=r"Step open/1 was not closed when another began, and is kept as it is\."):
+        second = monitor.step(network, **given, alpha=ALPHA)
+    with second:
+        second.evaluate(given["past"])
+    assert [(stored.number, stored.incomplete) for stored in monitor.steps] == [(1, None), (2, None)]
+    assert not second.to_frame()["forgetting"].isna().any()

@@ -97,7 +97,7 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         {label: head node}, where labels are not nodes. loss and head: as of `fs.Probe`.
         """
         if self._running is not None and self._running.is_running:
-            self._running.close(InputError("Another step began before this one was closed."))
+            self._running.give_way()
         state, self._state = self._state, None
         numbers = set[int]()
         with suppress(Exception):  # opening the step meets it again, and tells

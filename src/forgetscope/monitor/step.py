@@ -185,6 +185,15 @@ class MonitoredStep:
             if self._passes.outside:
                 _warn(f"forgetscope: {self._passes.outside_said}")
 
+    def give_way(self) -> None:
+        """To a step that begins before this one was closed: kept whole if it was evaluated, for then its training was over."""
+        kept = "as incomplete" if self._predictions is None else "as it is"
+        _warn(
+            f"forgetscope: Step {self._told.name}/{self.number} was not closed when another began, and is kept {kept}. Use "
+            "`with`, or call step.close() when its training is over."
+        )
+        self.close(InputError("Another step began before this one was closed.") if self._predictions is None else None)
+
     def _take_place(self) -> None:
         """Tells of another that observes the same step now, or of what one that was killed has left."""
         store, which = self._told.store, f"step {self.number} of {self._told.name!r}"
@@ -399,7 +408,7 @@ class MonitoredStep:
             )
         with undisturbed(self._given.network):
             self._passes.look()
-        raw = self._empty_sums() if passes else Sums()
+        raw = self._empty_sums() if state["sums"] else Sums()  # a first step has none
         raw.load_state_dict(state["sums"])
         self._raw, self.epoch = raw, int(state["epoch"])
         self._head_nodes, self._network, self._said = int(state["head_nodes"]), str(state["network"]), tuple(state["said"])
