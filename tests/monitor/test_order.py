@@ -130,3 +130,13 @@ def test_a_step_that_was_evaluated_and_not_closed_is_kept_whole_when_another_beg
         second.evaluate(given["past"])
     assert [(stored.number, stored.incomplete) for stored in monitor.steps] == [(1, None), (2, None)]
     assert not second.to_frame()["forgetting"].isna().any()
+
+
+def test_a_step_that_was_interrupted_and_begins_without_its_state_is_told(tmp_path: Path) -> None:
+    monitor = fs.Monitor(tmp_path, "stopped", strict=True)
+    stopped = monitor.step(made(Base), **loaders(), alpha=ALPHA).open()
+    stopped.epoch_ended()
+    stopped.close(KeyboardInterrupt())
+    told = r"An unfinished step 2 of 'stopped' with 1 epoch is here, and its state was not loaded: it begins anew"
+    with pytest.warns(RuntimeWarning, match=told), monitor.step(made(Base), **loaders(), alpha=ALPHA):
+        pass

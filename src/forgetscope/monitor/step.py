@@ -206,8 +206,10 @@ class MonitoredStep:
             )
         elif self._state is None:
             with suppress(ForgetscopeError):  # what cannot be read is written anew
-                for left in store.observing():
-                    if left.key == key and left.info["epochs"]:
+                running = [left for left in store.observing() if left.key == key]
+                kept = [left for left in store.observed(self._told.name) if left.number == self.number]  # then it is incomplete
+                for left in (*running, *kept):
+                    if left.info["epochs"]:
                         _warn(
                             f"forgetscope: An unfinished {which} with {counted(left.info['epochs'], 'epoch')} is here, and its "
                             "state was not loaded: it begins anew. monitor.load_state_dict(...) goes on."
