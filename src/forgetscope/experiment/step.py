@@ -22,6 +22,7 @@ from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably, told
 from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, train_step
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore, snapshot_file
+from forgetscope.measuring.forgetting import class_accuracy
 from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, TableName
 from forgetscope.store.tables import (
@@ -117,7 +118,7 @@ def _results(step: Prepared, course: Course) -> dict[str, Any]:
     nothing = np.zeros((len(step.classes),) * 2, np.int64)
     confusion = nothing if predictions is None else predictions.confusion(len(step.classes))
     tables: dict[TableName, pa.Table] = {
-        "classes": class_table(_facts(step, _class_accuracy(confusion)), step.rehearsal, measured, **why),
+        "classes": class_table(_facts(step, class_accuracy(confusion)), step.rehearsal, measured, **why),
         "pairs": pairs_table(measured, step.classes, len(step.past)),
         "confusion": confusion_table(confusion, step.classes),
         "probes": probes_table(probed, step.past),
@@ -188,12 +189,6 @@ def _facts(step: Prepared, accuracy: NDArray[np.float64]) -> ClassFacts:
         when_learned=np.concatenate([inherited.when_learned if inherited else [], accuracy[len(step.past) :]]),
         accuracy=accuracy,
     )
-
-
-def _class_accuracy(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
-    """NaN for a class without test images."""
-    images = confusion.sum(axis=1)
-    return np.diag(confusion) / np.where(images > 0, images, np.nan)
 
 
 def _arrays(state: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.generic]]:

@@ -1,7 +1,17 @@
-"""Forgetting of past classes, and how unevenly it is spread: FG, FG-R, FG-HG."""
+"""Accuracy of classes, forgetting of past ones, and how unevenly it is spread: FG, FG-R, FG-HG."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+
+def class_accuracy(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of counts [true, predicted] of test images: the share of each class that is recognised. NaN for a class without any.
+
+    >>> class_accuracy(np.array([[3, 1], [0, 0]])).tolist()
+    [0.75, nan]
+    """
+    images = confusion.sum(axis=1)
+    return np.diag(confusion) / np.where(images > 0, images, np.nan)
 
 
 def forgetting(when_learned: ArrayLike, now: ArrayLike) -> NDArray[np.float64]:

@@ -14,8 +14,10 @@ from forgetscope.characters import counted
 from forgetscope.errors import InputError, StoreError
 from forgetscope.foreign import TEXT
 from forgetscope.measuring.gradients import Loss
-from forgetscope.monitor.step import Given, MonitoredStep, Told, check_state, said_here
+from forgetscope.monitor.states import check_state
+from forgetscope.monitor.step import Given, MonitoredStep, Told
 from forgetscope.monitor.streams import Data
+from forgetscope.monitor.telling import said_here
 from forgetscope.monitor.trackers import tracker
 from forgetscope.store import Store
 from forgetscope.store.observed import MONITOR, Settings, StoredObserved

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from forgetscope.measuring.forgetting import class_accuracy
 from forgetscope.measuring.sums import Sums
 from forgetscope.monitor.passes import Passes
 from forgetscope.store import TableName
@@ -90,8 +91,7 @@ def tables_of(
         return {}
     confusion = np.zeros((len(seen), len(seen)), np.int64) if predictions is None else predictions.confusion(len(seen))
     measured = _measurements(sums, classes, passes, why_unweighted)
-    tested = confusion.sum(axis=1)
-    accuracy = np.diag(confusion) / np.where(tested > 0, tested, np.nan)
+    accuracy = class_accuracy(confusion)
     known = [before.get(label, Learned(1, 0, np.nan)) for label in classes.past]
     images = {label: passes.images.get(classes.nodes[label], 0) for label in seen}
     if passes.only_memory:  # that is not what they were trained on

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from forgetscope.characters import counted
-from forgetscope.errors import ForgetscopeError, InputError
-from forgetscope.files import locked_if_free
+from forgetscope.errors import InputError
 from forgetscope.learning.environment import environment
 from forgetscope.measuring.coefficients import Coefficients
-from forgetscope.measuring.forgetting import forgetting, forgetting_range
+from forgetscope.measuring.forgetting import class_accuracy, forgetting, forgetting_range
 from forgetscope.measuring.gradients import Loss
 from forgetscope.measuring.heads import unwrapped
 from forgetscope.measuring.measurement import html_of, measure
@@ -30,13 +25,16 @@ from forgetscope.measuring.sums import Sums
 from forgetscope.measuring.watching import device_of, kind_of, logits_of, undisturbed
 from forgetscope.monitor.evaluation import evaluate
 from forgetscope.monitor.passes import NothingPastError, Passes
+from forgetscope.monitor.place import Held, take_place
 from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
 from forgetscope.monitor.risk import AtRisk, at_risk
-from forgetscope.monitor.streams import Data, Stream
+from forgetscope.monitor.states import check_state
+from forgetscope.monitor.streams import Data, Stream, checked_nodes
+from forgetscope.monitor.telling import said_here, storable, told_as, warn
 from forgetscope.monitor.trackers import CLASSES, Log, series
 from forgetscope.monitor.weighting import Alpha, weighted
 from forgetscope.store import Store
-from forgetscope.store.observed import ObservedRecord, Settings, commit_observed, write_running
+from forgetscope.store.observed import ObservedRecord, Settings, commit_observed, running_key, write_running
 from forgetscope.store.tables import Predictions
 
 if TYPE_CHECKING:
@@ -44,17 +42,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-PACKAGE = str(Path(__file__).parents[1]) + os.sep
-ELSEWHERE = {
-    "measure(network, head=...)": "monitor.step(..., head=...)",
-    ", or prepare=, which makes them so": "",
-    "what prepare or the network makes": "what the network makes",
-    "Choose another folder with --store.": "Choose another folder: fs.Monitor(folder, name).",
-}
-STATE: dict[str, Any] = {
-    **{"number": int, "epoch": int, "head_nodes": int, "network": str, "incomplete": str, "said": list},
-    **{"labels": list, "batches": Tensor, "sums": Mapping, "passes": Mapping},
-}
 
 
 @dataclass(frozen=True)
@@ -84,20 +71,6 @@ class Given:
     head: nn.Module | None
 
 
-class Held:
-    """The advisory lock on a step while it runs. A copy holds none, so that steps can be copied."""
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._stack = ExitStack()
-        self.was_free = path is None or self._stack.enter_context(locked_if_free(path))
-
-    def release(self) -> None:
-        self._stack.close()
-
-    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
-        return Held, ()
-
-
 class NotOpenError(InputError):
     """A step is asked for something before or after its block."""
 
@@ -114,7 +87,7 @@ def _guarded(method: Callable[Concatenate[MonitoredStep, P], T]) -> Callable[Con
         except NotOpenError as error:  # too early or too late: that spoils nothing of the step
             if self._told.strict:
                 raise
-            _warn(f"forgetscope: {error}")
+            warn(f"forgetscope: {error}")
             return None
         except Exception as error:  # anything: this is not what the training is about
             self._fail(error)
@@ -166,12 +139,12 @@ class MonitoredStep:
         if self._is_open:
             return
         self._is_open = True
-        self._take_place()
+        self._lock = take_place(self._told.store, self._told.name, self.number, resumed=self._state is not None)
         given, steps = self._given, self._told.store.observed(self._told.name)
         earlier = [step for step in steps if step.number < self.number and step.incomplete is None]
         self._before = learned_before(earlier)
         self._earlier_probes = sum(int(step.info["epochs"]) + 1 for step in earlier)
-        nodes = _checked_nodes(given.nodes)
+        nodes = checked_nodes(given.nodes)
         sources = {"past": given.past, "memory": given.memory, "new": given.new}
         past, memory, new = (None if data is None else Stream(which, data) for which, data in sources.items())
         if new is None:
@@ -183,37 +156,16 @@ class MonitoredStep:
         else:
             self._probe()
             if self._passes.outside:
-                _warn(f"forgetscope: {self._passes.outside_said}")
+                warn(f"forgetscope: {self._passes.outside_said}")
 
     def give_way(self) -> None:
         """To a step that begins before this one was closed: kept whole if it was evaluated, for then its training was over."""
         kept = "as incomplete" if self._predictions is None else "as it is"
-        _warn(
+        warn(
             f"forgetscope: Step {self._told.name}/{self.number} was not closed when another began, and is kept {kept}. Use "
             "`with`, or call step.close() when its training is over."
         )
         self.close(InputError("Another step began before this one was closed.") if self._predictions is None else None)
-
-    def _take_place(self) -> None:
-        """Tells of another that observes the same step now, or of what one that was killed has left."""
-        store, which = self._told.store, f"step {self.number} of {self._told.name!r}"
-        key = f"observed-{self._told.name}-{self.number}"
-        self._lock = Held(store.lock_file(key))
-        if not self._lock.was_free:
-            _warn(
-                f"forgetscope: {which[0].upper()}{which[1:]} is observed already, by another process or by a step that was not "
-                "closed here. Both write to the same place: give each training a name of its own."
-            )
-        elif self._state is None:
-            with suppress(ForgetscopeError):  # what cannot be read is written anew
-                running = [left for left in store.observing() if left.key == key]
-                kept = [left for left in store.observed(self._told.name) if left.number == self.number]  # then it is incomplete
-                for left in (*running, *kept):
-                    if left.info["epochs"]:
-                        _warn(
-                            f"forgetscope: An unfinished {which} with {counted(left.info['epochs'], 'epoch')} is here, and its "
-                            "state was not loaded: it begins anew. monitor.load_state_dict(...) goes on."
-                        )
 
     @_guarded
     def epoch_ended(self) -> None:
@@ -225,7 +177,7 @@ class MonitoredStep:
         self._probe()
         if self._measures and self.alpha is None and not self._is_alpha_missed:
             self._is_alpha_missed = True
-            _warn(f"forgetscope: {self._alpha.said} An epoch of step {self._told.name}/{self.number} has ended.")
+            warn(f"forgetscope: {self._alpha.said} An epoch of step {self._told.name}/{self.number} has ended.")
 
     @_guarded
     def batch(self, labels: object) -> None:
@@ -244,9 +196,9 @@ class MonitoredStep:
         except Exception as error:  # anything, as in `_guarded`
             if self._told.strict:
                 raise
-            self._also = [*self._also, f"Not evaluated: {_told_as(error)}"] if self._predictions is None else self._also
-            _warn(
-                f"forgetscope: {_told_as(error)} Step {self._told.name}/{self.number} is not evaluated by this. What was "
+            self._also = [*self._also, f"Not evaluated: {told_as(error)}"] if self._predictions is None else self._also
+            warn(
+                f"forgetscope: {told_as(error)} Step {self._told.name}/{self.number} is not evaluated by this. What was "
                 "measured is kept; step.evaluate(...) can be called again. fs.Monitor(..., strict=True) raises instead."
             )
 
@@ -260,10 +212,8 @@ class MonitoredStep:
         frame = self.to_frame()
         fg = frame["forgetting"].to_numpy(dtype=np.float64)
         known = fg[np.isfinite(fg)]
-        confusion = found.confusion(len(classes.seen))
-        tested = confusion.sum(axis=1)
-        right = np.diag(confusion)[tested > 0] / tested[tested > 0]
-        means = {"accuracy": float(right.mean())}  # over classes, as `show` has it
+        accuracy = class_accuracy(found.confusion(len(classes.seen)))
+        means = {"accuracy": float(np.nanmean(accuracy))}  # over classes, as `show` has it
         if len(known):
             means |= {"mean_forgetting": float(known.mean()), "fg_r": forgetting_range(known)}
         self._log(means)
@@ -358,9 +308,7 @@ class MonitoredStep:
             frame = frame.join(sums)
             frame["stored"] = pd.Series(self._passes.kept.numpy().astype(int), sums.index).reindex(frame.index, fill_value=0)
         if self._predictions is not None:
-            confusion = self._predictions.confusion(len(classes.seen))
-            images = confusion.sum(axis=1)
-            accuracy = (np.diag(confusion) / np.where(images > 0, images, np.nan))[: len(classes.past)]
+            accuracy = class_accuracy(self._predictions.confusion(len(classes.seen)))[: len(classes.past)]
             learned = [self._before[label].accuracy if label in self._before else np.nan for label in classes.past]
             frame["accuracy_when_learned"], frame["accuracy"] = learned, accuracy
             frame["forgetting"] = forgetting(np.array(learned), accuracy)
@@ -399,8 +347,7 @@ class MonitoredStep:
 
     def _take_over(self, state: Mapping[str, Any]) -> None:
         check_state(state)
-        passes = state["passes"]
-        self._passes.load_state_dict(passes)
+        self._passes.load_state_dict(state["passes"])
         self._know_classes()
         labels = [*self._classes.measured, *self._classes.new]
         if labels != state["labels"]:
@@ -506,7 +453,7 @@ class MonitoredStep:
             name=told.name,
             number=self.number,
             status=status,
-            reason=_storable(self.incomplete or "") if status == "incomplete" else None,
+            reason=storable(self.incomplete or "") if status == "incomplete" else None,
             settings=told.settings,
             alpha=None if weight is None else weight.value,
             alpha_from=None if weight is None else weight.source,
@@ -514,7 +461,7 @@ class MonitoredStep:
             epochs=self.epoch,
             network=self._network,
             head_nodes=self._head_nodes,
-            said=tuple(map(_storable, self._sentences()[1:])),
+            said=tuple(map(storable, self._sentences()[1:])),
             environment={"device": device, "threads": torch.get_num_threads(), **environment()},
             timings=seconds,
             tables=tables,
@@ -541,7 +488,7 @@ class MonitoredStep:
             if self._told.strict:
                 raise
             self._refusing.add(name)
-            _warn(f"forgetscope: {name}= failed ({type(error).__name__}: {error}) and is not called again in this step.")
+            warn(f"forgetscope: {name}= failed ({type(error).__name__}: {error}) and is not called again in this step.")
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -556,7 +503,7 @@ class MonitoredStep:
 
     def _put_aside(self) -> str:
         """What was kept while the step ran, when it cannot be kept as a step: where it is, in a sentence."""
-        working = self._told.store.working(f"observed-{self._told.name}-{self.number}")
+        working = self._told.store.working(running_key(self._told.name, self.number))
         if not working.is_dir():
             return ""
         with suppress(Exception):  # then it stays where it is
@@ -565,71 +512,11 @@ class MonitoredStep:
 
     def _fail(self, error: Exception, told: bool = True, where: str = "") -> None:
         """Told once."""
-        why = _told_as(error) + where
+        why = told_as(error) + where
         self.incomplete = self.incomplete or why[:5000]
         if self._told.strict or not told:
             return
-        _warn(
+        warn(
             f"forgetscope: {why} The training goes on, and step {self._told.name}/{self.number} is incomplete: nothing more is "
             "measured in it. fs.Monitor(..., strict=True) raises instead."
         )
-
-
-def said_here(error: ForgetscopeError) -> str:
-    """What to do next, as it is done with a monitor: what it is built on speaks to users of a probe and of the command line."""
-    message = str(error)
-    for there, here in ELSEWHERE.items():
-        message = message.replace(there, here)
-    return message
-
-
-def _storable(text: str) -> str:
-    """Messages are those of others, too: of a length that is read again, and without halves of characters."""
-    return text[:5000].encode(errors="backslashreplace").decode()
-
-
-def _told_as(error: Exception) -> str:
-    return str(error) if isinstance(error, ForgetscopeError) else f"{type(error).__name__}: {error}"
-
-
-def _warn(message: str) -> None:
-    """At the line outside of this package that led here."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        level, frame = level + 1, frame.f_back
-    try:
-        warnings.warn(message, RuntimeWarning, stacklevel=level)
-    except Warning:  # where warnings are errors; that is not to end the training either
-        print(message, file=sys.stderr)
-
-
-def _checked_nodes(nodes: Mapping[int, int] | None) -> dict[int, int] | None:
-    if nodes is None:
-        return None
-    if not isinstance(nodes, Mapping):
-        raise InputError(f"nodes = {nodes!r:.60} is no mapping. Give {{label: head node}}.")
-    for value in (*nodes, *nodes.values()):
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise InputError(f"nodes= has {value!r:.60}, which is no integer. Give {{label: head node}}.")
-    found = {int(label): int(node) for label, node in nodes.items()}
-    large = [label for label in found if not 0 <= label < 2**31]
-    if large:
-        raise InputError(f"nodes= has label {large[0]}. Labels are kept as integers from 0 to {2**31 - 1}: number the classes.")
-    twice = [node for node in found.values() if list(found.values()).count(node) > 1]
-    if twice:
-        raise InputError(f"nodes= maps two labels to node {twice[0]}. Each class has a node of its own.")
-    if min(found.values(), default=0) < 0:
-        raise InputError(f"nodes= maps a label to node {min(found.values())}. Nodes are counted from 0.")
-    return found
-
-
-def check_state(state: Mapping[str, Any]) -> None:
-    """That it is one, before anything is taken from it."""
-    names = set(state) if isinstance(state, Mapping) else {type(state).__name__}
-    if names != set(STATE):
-        raise InputError(f"{sorted(map(str, names))} is not the state of a step. Load what step.state_dict() gave.")
-    for name, kind in STATE.items():
-        value = state[name]
-        fits = isinstance(value, kind) and not isinstance(value, bool) and not (kind is int and value < (name == "number"))
-        if not fits or (kind is Tensor and (value.shape != (4,) or value.is_floating_point())):
-            raise InputError(f"{name} of the state is {value!r:.60}. Load what step.state_dict() gave.")

@@ -191,6 +191,26 @@ def nodes_of(labels: Tensor, nodes: Mapping[int, int] | None, which: str) -> Ten
     return torch.tensor([nodes[label] for label in found.tolist()])[place]
 
 
+def checked_nodes(nodes: Mapping[int, int] | None) -> dict[int, int] | None:
+    if nodes is None:
+        return None
+    if not isinstance(nodes, Mapping):
+        raise InputError(f"nodes = {nodes!r:.60} is no mapping. Give {{label: head node}}.")
+    for value in (*nodes, *nodes.values()):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise InputError(f"nodes= has {value!r:.60}, which is no integer. Give {{label: head node}}.")
+    found = {int(label): int(node) for label, node in nodes.items()}
+    large = [label for label in found if not 0 <= label < 2**31]
+    if large:
+        raise InputError(f"nodes= has label {large[0]}. Labels are kept as integers from 0 to {2**31 - 1}: number the classes.")
+    twice = [node for node in found.values() if list(found.values()).count(node) > 1]
+    if twice:
+        raise InputError(f"nodes= maps two labels to node {twice[0]}. Each class has a node of its own.")
+    if min(found.values(), default=0) < 0:
+        raise InputError(f"nodes= maps a label to node {min(found.values())}. Nodes are counted from 0.")
+    return found
+
+
 def _is_map(data: object) -> bool:
     return hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, tuple | list)
 

@@ -133,7 +133,7 @@ class StoredObserved(StoredTables):
     @property
     def key(self) -> str:
         """What it is called in `working/`, and its lock."""
-        return f"observed-{self.name}-{self.number}"
+        return running_key(self.name, self.number)
 
     @property
     def title(self) -> str:
@@ -232,6 +232,11 @@ class StoredObserved(StoredTables):
         )
 
 
+def running_key(name: str, number: int) -> str:
+    """Of the folder and the lock in `working/` of a step that is being observed."""
+    return f"observed-{name}-{number}"
+
+
 @dataclass(frozen=True)
 class RunningObserved(StoredObserved):
     """An observed step that is not committed: its record and its tables so far. They have no manifest yet."""
@@ -302,7 +307,7 @@ def commit_observed(store: Store, record: ObservedRecord, committed: str | None 
 def write_running(store: Store, record: ObservedRecord) -> RunningObserved:
     """Write the record of an observed step that runs, and those of its tables that are given, each file whole or not at all."""
     _refuse_strange(record, RunningObserved.statuses)
-    step = RunningObserved(store.path / "working" / f"observed-{record.name}-{record.number}")
+    step = RunningObserved(store.working(running_key(record.name, record.number)))
     store.refuse_links("working", f"working/{step.key}")
     with told(step.folder):
         step.folder.mkdir(parents=True, exist_ok=True)
