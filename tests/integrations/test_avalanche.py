@@ -150,6 +150,32 @@ def test_er_ace_is_measured_on_its_own_loss_without_what_it_stored_of_new_classe
     agrees(second, expected(copies, 1, ORDER, second.info["alpha"], asymmetric_loss(ORDER[:2], ORDER[2:4], lambda: share)))
 
 
+def test_the_criterion_of_the_strategy_is_what_is_measured(tmp_path: Path) -> None:
+    observing, copies = Forgetscope(tmp_path / "results", "smooth", strict=True), Copies()
+    own = nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=CLASSES)  # of which there is no image
+    strategy = naive([observing, copies, ReplayPlugin(mem_size=MEMORY)], masked=False, criterion=own)
+    for experience in list(benchmark().train_stream)[:2]:
+        strategy.train(experience)
+    second = observing.monitor.steps[1]
+    agrees(second, expected(copies, 1, ORDER, second.info["alpha"], nn.CrossEntropyLoss(label_smoothing=0.1)))
+
+
+@pytest.mark.parametrize(
+    "own", [{"ignore_index": 0}, {"weight": torch.arange(1.0, CLASSES + 1)}, {"reduction": "sum"}], ids=" ".join
+)
+def test_a_criterion_that_is_no_mean_over_images_is_refused_and_not_taken_for_the_cross_entropy(
+    own: dict[str, Any], tmp_path: Path
+) -> None:
+    observing = Forgetscope(tmp_path / "results", "own")
+    criterion = nn.CrossEntropyLoss(**own)
+    strategy = naive([observing, ReplayPlugin(mem_size=MEMORY)], masked=False, criterion=criterion)
+    first, second, _ = benchmark().train_stream
+    strategy.train(first)
+    with pytest.warns(RuntimeWarning, match=r"loss CrossEntropyLoss\(\) is .* 4 images, .* the mean of their own losses"):
+        strategy.train(second)
+    assert [step.info["status"] for step in observing.monitor.steps] == ["done", "incomplete"]
+
+
 @pytest.mark.parametrize("strategy_of", [naive, er_ace])
 def test_it_leaves_no_trace(strategy_of: Any, tmp_path: Path) -> None:
     found = []

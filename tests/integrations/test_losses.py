@@ -1,14 +1,26 @@
-"""The loss of ER-ACE, image by image, has the gradients of ER-ACE's batches."""
+"""Which losses are the plain cross-entropy; the loss of ER-ACE, image by image, has the gradients of ER-ACE's batches."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
-from forgetscope.integrations.losses import asymmetric_loss
+from forgetscope.integrations.losses import asymmetric_loss, own_loss
 
 PAST, NEW = [0, 1], [2, 3]
+
+
+@pytest.mark.parametrize(
+    "own", [{"ignore_index": 0}, {"weight": torch.ones(4)}, {"reduction": "sum"}, {"label_smoothing": 0.1}], ids=str
+)
+def test_no_cross_entropy_with_a_setting_of_its_own_is_taken_for_the_plain_one(own: dict[str, Any]) -> None:
+    loss = nn.CrossEntropyLoss(**own)
+    assert own_loss(loss) is loss
+    assert own_loss(nn.CrossEntropyLoss(ignore_index=-1)) is None  # no label is below 0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

@@ -20,11 +20,14 @@ def own_loss(loss: Loss | None) -> Loss | None:
     >>> own_loss(nn.CrossEntropyLoss(label_smoothing=0.1))
     CrossEntropyLoss()
     """
-    if loss is F.cross_entropy:
-        return None
-    if type(loss) is nn.CrossEntropyLoss and loss.weight is None and not loss.label_smoothing and loss.reduction == "mean":
-        return None
-    return loss
+    return None if loss is F.cross_entropy or _is_plain(loss) else loss
+
+
+def _is_plain(loss: Loss | None) -> bool:
+    if type(loss) is not nn.CrossEntropyLoss:
+        return False
+    ignores = loss.ignore_index >= 0  # no label is below 0
+    return loss.weight is None and not ignores and not loss.label_smoothing and loss.reduction == "mean"
 
 
 def asymmetric_loss(past: Iterable[int], new: Iterable[int], replayed: Callable[[], float]) -> Loss:
