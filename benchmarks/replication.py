@@ -23,7 +23,7 @@ import forgetscope as fs
 from forgetscope.analysis.inputs.samples import POOLED, GridCell, Sample
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, mean_estimate
 from forgetscope.benchmark.records import recorded_plans, steps_of_plan
-from forgetscope.housekeeping.exchange import chains, export_steps
+from forgetscope.housekeeping.exporting import chains, export_steps
 from forgetscope.report.words.notation import PLAIN
 
 RESAMPLES = 10_000  # of intervals of standard deviations, which these tables do not show

@@ -162,6 +162,24 @@ def chain(store: Store) -> list[str]:
     return [step.id for step in steps]
 
 
+@pytest.fixture
+def exported(store: Store, tmp_path: Path) -> Path:
+    """Its steps in a file."""
+    from forgetscope.housekeeping.exporting import export_steps
+
+    path = tmp_path / "steps.tar"
+    export_steps(store.steps(), path)
+    return path
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Store:
+    """A store where nothing is yet."""
+    from forgetscope.store import Store
+
+    return Store(tmp_path / "other")
+
+
 def heed_interruptions() -> None:
     """A shell starts background processes with Ctrl-C ignored, and children inherit that; a terminal does not."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

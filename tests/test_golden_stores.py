@@ -10,7 +10,8 @@ import pytest
 from forgetscope.analysis.experiments import open_experiment
 from forgetscope.analysis.observed import open_observed
 from forgetscope.errors import StateFreed
-from forgetscope.housekeeping.exchange import export_steps, import_steps
+from forgetscope.housekeeping.exporting import export_steps
+from forgetscope.housekeeping.importing import import_steps
 from forgetscope.housekeeping.inventory import take_inventory
 from forgetscope.housekeeping.sql import query, rows
 from forgetscope.housekeeping.verification import verify_store

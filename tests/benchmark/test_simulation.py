@@ -23,8 +23,9 @@ from forgetscope.benchmark.truth import Truth
 from forgetscope.data.library import data_facts, load_data
 from forgetscope.errors import StoreError
 from forgetscope.experiment.preparation import Inherited
-from forgetscope.housekeeping.exchange import export_steps, import_steps
+from forgetscope.housekeeping.exporting import export_steps
 from forgetscope.housekeeping.freeing import free, freeable
+from forgetscope.housekeeping.importing import import_steps
 from forgetscope.housekeeping.sql import query, rows
 from forgetscope.housekeeping.verification import verify_store
 from forgetscope.spec import RunSpec, step_specs

@@ -21,7 +21,8 @@ from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.app import app
 from forgetscope.data.library import data_facts
 from forgetscope.engines.local import _Process
-from forgetscope.housekeeping.exchange import chains, export_steps, import_steps
+from forgetscope.housekeeping.exporting import chains, export_steps
+from forgetscope.housekeeping.importing import import_steps
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 

@@ -15,7 +15,8 @@ from test_stopping import StopsAtLook
 from conftest import run_experiment
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.errors import Interrupted, SpecError
-from forgetscope.housekeeping.exchange import export_steps, import_steps
+from forgetscope.housekeeping.exporting import export_steps
+from forgetscope.housekeeping.importing import import_steps
 from forgetscope.housekeeping.sql import query, rows
 from forgetscope.housekeeping.verification import verify_store
 from forgetscope.spec import AugmentationSpec, RunSpec, step_specs

@@ -13,8 +13,9 @@ import pytest
 
 from forgetscope.errors import DamagedExport, DamagedStep, SpecError
 from forgetscope.files import locked_if_free
-from forgetscope.housekeeping.exchange import export_steps, import_steps, monitored
+from forgetscope.housekeeping.exporting import export_steps, monitored
 from forgetscope.housekeeping.freeing import free, freeable
+from forgetscope.housekeeping.importing import import_steps
 from forgetscope.housekeeping.inventory import take_inventory
 from forgetscope.housekeeping.sql import query, rows
 from forgetscope.housekeeping.verification import expel_damaged, verify_store

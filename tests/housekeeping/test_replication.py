@@ -18,7 +18,8 @@ from forgetscope.cli.app import app
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import StoreError
 from forgetscope.housekeeping import replication
-from forgetscope.housekeeping.exchange import export_steps, import_steps
+from forgetscope.housekeeping.exporting import export_steps
+from forgetscope.housekeeping.importing import import_steps
 from forgetscope.housekeeping.verification import verify_store
 
 FILE = Path(__file__).parents[2] / "examples" / "replication.toml"

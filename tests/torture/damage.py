@@ -110,7 +110,7 @@ class _Kinds:
     def _noticed_in_archive(self, path: Path, original: bytes) -> bool:
         """Refused, or of no effect: False if all was imported as it should be."""
         from forgetscope.errors import ForgetscopeError
-        from forgetscope.housekeeping.exchange import import_steps
+        from forgetscope.housekeeping.importing import import_steps
         from forgetscope.store import Store
 
         target = self.bench.new_store()

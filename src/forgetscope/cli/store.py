@@ -18,7 +18,7 @@ from forgetscope.cli.observed import only_observed
 from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
-    from forgetscope.housekeeping.exchange import Imported
+    from forgetscope.housekeeping.importing import Imported
 
 app = command_group("Look after a store: what it holds, whether it is whole, what can be freed; export, import, SQL.")
 
@@ -134,7 +134,7 @@ def export_to(
 ) -> None:
     """Write steps to one file that another machine can import and verify; compressed if its name ends in .xz."""
     from forgetscope.benchmark.records import steps_of_plan
-    from forgetscope.housekeeping.exchange import chains, export_steps, monitored, plan_files
+    from forgetscope.housekeeping.exporting import chains, export_steps, monitored, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
     from forgetscope.report.words.units import size_text
 
@@ -169,7 +169,7 @@ def import_from(
     as_json: option.JsonOfOne = False,
 ) -> None:
     """Add the steps of an exported file to a store, each verified. Run it again to continue."""
-    from forgetscope.housekeeping.exchange import import_steps
+    from forgetscope.housekeeping.importing import import_steps
 
     with patiently() as progress:
         result = import_steps(file, fs.Store(store), progress)

@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from forgetscope.errors import StoreError
-from forgetscope.housekeeping.exchange import Imported, import_steps
+from forgetscope.housekeeping.importing import Imported, import_steps
 from forgetscope.outputs import Progress, unheard
 from forgetscope.store import Store
 
