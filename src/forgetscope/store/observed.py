@@ -9,7 +9,6 @@ The tables are those of a step, with the same columns; `class_id` is the user's 
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -113,6 +112,7 @@ class StoredObserved(StoredTables):
     place: name and number, where its folder does not tell them because it is not in its place yet."""
 
     needed = frozenset({RECORD, *(f"{name}.parquet" for name in OBSERVED_TABLES)})
+    remedy = "get it from a copy of the store"
     statuses: ClassVar[tuple[str, ...]] = ("done", "incomplete")
 
     place: tuple[str, int] | None = None
@@ -221,15 +221,6 @@ class StoredObserved(StoredTables):
                 if name == "pairs":
                     check_sources(table, ids[~past])
         self.predictions()
-
-    def damaged(self, name: str, reason: str) -> DamagedStep:
-        return DamagedStep(
-            f"{self.title} is damaged: {self.folder / name}: {reason}. "
-            f"`forgetscope store verify {shlex.quote(str(self.store))} --quarantine` moves it out of the way; "
-            "get it from a copy of the store.",
-            name,
-            reason,
-        )
 
 
 def running_key(name: str, number: int) -> str:

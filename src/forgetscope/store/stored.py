@@ -1,6 +1,5 @@
 """One committed step, as it is read: nothing before it is asked for, and everything verified, bounded and of known form."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,6 +36,7 @@ class StoredStep(StoredTables):
 
     needed = frozenset({"step.json", STATE, *(f"{name}.parquet" for name in TABLES)})
     markers = MARKERS
+    remedy = "then the command that made it computes it again"
 
     name: str = ""
     known: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
@@ -151,12 +151,3 @@ class StoredStep(StoredTables):
                 if not self.left_out(name):  # asked afterwards: it may be freed while we look
                     raise
         _ = self.info
-
-    def damaged(self, name: str, reason: str) -> DamagedStep:
-        return DamagedStep(
-            f"{self.title} is damaged: {self.folder / name}: {reason}. "
-            f"`forgetscope store verify {shlex.quote(str(self.store))} --quarantine` moves it out of the way; then the command "
-            "that made it computes it again.",
-            name,
-            reason,
-        )

@@ -3,6 +3,7 @@ bounded and of known form. A step is one, and so is an observed step.
 """
 
 import hashlib
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ class StoredTables(ABC):
     """What a step and an observed step have in common. Nothing is read before it is asked for; what is read is verified."""
 
     needed: ClassVar[frozenset[str]]  # files that the manifest must name
+    remedy: ClassVar[str]  # how to have it again when it is damaged and out of the way, to end a sentence with
     markers: ClassVar[Mapping[str, str]] = {}  # what may be left out on purpose, and the file that then stands for it
 
     folder: Path
@@ -70,9 +72,14 @@ class StoredTables(ABC):
     def unpredicted(self) -> str | None:
         """Why it holds no predictions of single test images, to stand behind its name; None where it holds them."""
 
-    @abstractmethod
     def damaged(self, name: str, reason: str) -> DamagedStep:
         """What to raise where a file is not as it must be."""
+        return DamagedStep(
+            f"{self.title} is damaged: {self.folder / name}: {reason}. "
+            f"`forgetscope store verify {shlex.quote(str(self.store))} --quarantine` moves it out of the way; {self.remedy}.",
+            name,
+            reason,
+        )
 
     def read_record(self, file: str, newest: int, check: Callable[[dict[str, Any]], Checked]) -> tuple[dict[str, Any], Checked]:
         """The content of its record, of a schema version up to the newest, and what checking it gave."""
