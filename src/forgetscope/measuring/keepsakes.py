@@ -25,6 +25,15 @@ class Keepsake:
     spread: NDArray[np.float32] | None
 
 
+@dataclass(frozen=True)
+class Carried:
+    """Where a past class's features are believed to lie under the network that a step leaves: as `Keepsake` has them."""
+
+    mean: NDArray[np.float32]
+    spread: NDArray[np.float32]
+    error: float  # standard error of the class's predicted forgetting up to here
+
+
 def keepsake(features: NDArray[np.float64], right: NDArray[np.bool_], kind: Spread, step: int) -> Keepsake:
     """features [n, d]; right [n]: which images are classified correctly; step: the number of the one that learned the class."""
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out below

@@ -1,0 +1,5 @@
+"""Forgetting predicted without past images: from what was kept of a class's features, the memory and the new images.
+
+Arrays in, arrays out. `accuracy`: how well a class was known when it was learned, from its training images; `translation`: how
+features have moved since; `forecaster`: what that means for each class, with an error. Nothing here sees a test image.
+"""

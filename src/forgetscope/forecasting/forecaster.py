@@ -1,0 +1,183 @@
+"""What a step has done to each past class so far, without its images.
+
+A class that was learned with accuracy a, and of which the share r of its images is in memory, is expected to be recognised with
+
+    A = (1 - r) a p_now / p_then + r p_memory,
+
+where p_then and p_now are the head's mean probabilities of the class on features drawn from its keepsake, as they lay when it
+was learned and translated to where they would lie now, and p_memory is that on its images in memory. Predicted forgetting is
+1 - A / a.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from forgetscope.forecasting.translation import Fitted, deletions, drawn, own_probability, spread_of
+from forgetscope.measuring.keepsakes import Carried, Spread
+
+DRAWS = 400  # of a class's features
+IMAGES = 50  # of a class that a translation is fitted on, at most
+QUANTILE = 1.96
+
+Head = tuple[NDArray[np.floating], NDArray[np.floating]]  # weight [k, d], bias [k]
+
+
+@dataclass(frozen=True)
+class KnownClass:
+    """What is known of a past class as a step begins.
+
+    mean and spread are under the network as it is then; probability is p_then, None of a class that this network learned."""
+
+    mean: NDArray[np.floating]
+    spread: NDArray[np.floating]
+    kind: Spread
+    images: int  # that it was learned from
+    accuracy: float  # when it was learned, by `leave_one_out`
+    probability: float | None = None
+    error: float = 0.0  # standard error of its predicted forgetting in steps before
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """Of P past classes [P]; NaN of a class of which nothing is known."""
+
+    nodes: tuple[int, ...]
+    forgetting: NDArray[np.float64]
+    error: NDArray[np.float64]  # standard error of it; NaN where there are too few classes to tell
+    accuracy: NDArray[np.float64]  # expected now
+
+    @property
+    def low(self) -> NDArray[np.float64]:
+        return self.forgetting - QUANTILE * self.error
+
+    @property
+    def high(self) -> NDArray[np.float64]:
+        """Nothing can be forgotten more than wholly."""
+        return np.minimum(self.forgetting + QUANTILE * self.error, 1.0)
+
+
+class Forecaster:
+    """Of one step, made as it begins; asked whenever the network has moved.
+
+    known: by head node, None where nothing is. before [n, d]: features of some images as the step begins; nodes [n] of their
+    classes, is_new [n]: whether these are new; retained: images in memory, by node. head: as the step begins. stream: of random
+    numbers, by node.
+
+    >>> import numpy as np
+    >>> draws = np.random.default_rng(0)
+    >>> features, nodes = draws.random((40, 3)), np.arange(40) % 4  # classes 0 and 1 are past, 2 and 3 new
+    >>> known = {node: KnownClass(np.full(3, 0.5), np.full(3, 0.1), "variance", 100, 0.8) for node in (0, 1)}
+    >>> head = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [2, 2, 0]]), np.zeros(4)
+    >>> forecaster = Forecaster(known, features, nodes, nodes > 1, {0: 10, 1: 10}, head, np.random.default_rng)
+    >>> found = forecaster.forecast(features, head)  # nothing has moved: only what the memory adds is there
+    >>> bool((abs(found.forgetting) < 0.1).all()), found.nodes
+    (True, (0, 1))
+    """
+
+    def __init__(
+        self,
+        known: Mapping[int, KnownClass | None],
+        before: NDArray[np.floating],
+        nodes: NDArray[np.int64],
+        is_new: NDArray[np.bool_],
+        retained: Mapping[int, int],
+        head: Head,
+        stream: Callable[[int], np.random.Generator],
+    ) -> None:
+        self._known = {node: one for node, one in known.items() if one is not None}
+        self._nodes, self._retained = tuple(known), retained
+        self._fitted = Fitted(
+            _double(before), torch.from_numpy(np.asarray(nodes, np.int64)), torch.from_numpy(np.asarray(is_new))
+        )
+        self._weight, self._bias = map(_double, head)
+        self._stream = stream
+
+    @cached_property
+    def _draws(self) -> dict[int, Tensor]:
+        """Of each known class, as the step begins."""
+        correlation = self._fitted.correlation()
+        found = {}
+        for node, one in self._known.items():
+            normals = _double(self._stream(node).standard_normal((DRAWS, len(one.mean))))
+            features = drawn(one.mean, one.spread, one.kind, correlation, normals)
+            found[node] = features.clamp(min=0) if self._fitted.is_clamped else features
+        return found
+
+    @cached_property
+    def probabilities(self) -> dict[int, float]:
+        """p_then of each known class."""
+        return {
+            node: own_probability(self._draws[node], node, self._weight, self._bias)
+            if one.probability is None
+            else one.probability
+            for node, one in self._known.items()
+        }
+
+    def forecast(self, now: NDArray[np.floating], head: Head) -> Forecasts:
+        """now [n, d]: the features of the same images, in the same order; head: as it is now."""
+        features, (weight, bias) = _double(now), map(_double, head)
+        memory = self._memory(features, weight, bias)
+        accuracy = self._expected(self._fitted.translation(features), memory, weight, bias)
+        forgetting = {node: 1 - value / self._known[node].accuracy for node, value in accuracy.items()}
+        errors = self._errors(features, memory, weight, bias, forgetting)
+        columns = (np.array([part.get(node, np.nan) for node in self._nodes]) for part in (forgetting, errors, accuracy))
+        return Forecasts(self._nodes, *columns)
+
+    def draws(self, now: NDArray[np.floating]) -> dict[int, NDArray[np.float64]]:
+        """Features [N, d] that stand for each known class's images outside the memory, where they would lie now."""
+        translation = self._fitted.translation(_double(now))
+        return {node: self._fitted.translated(draws, translation).numpy() for node, draws in self._draws.items()}
+
+    def carried(self, now: NDArray[np.floating], forecasts: Forecasts) -> dict[int, Carried]:
+        """What the next step starts from, of each known class. forecasts: those made of `now`."""
+        errors = dict(zip(forecasts.nodes, forecasts.error.tolist(), strict=True))
+        found = {}
+        for node, draws in self.draws(now).items():
+            mean, spread = draws.mean(axis=0), spread_of(_double(draws), self._known[node].kind)
+            found[node] = Carried(mean.astype(np.float32), spread.astype(np.float32), errors[node])
+        return found
+
+    def _memory(self, now: Tensor, weight: Tensor, bias: Tensor) -> dict[int, float]:
+        """p_memory of each known class in memory."""
+        fitted, found = self._fitted, dict[int, float]()
+        for node in self._known:
+            images = (fitted.nodes == node) & ~fitted.is_new
+            if images.any():
+                found[node] = own_probability(now[images], node, weight, bias)
+        return found
+
+    def _expected(self, translation: Tensor, memory: Mapping[int, float], weight: Tensor, bias: Tensor) -> dict[int, float]:
+        """A of each known class; missing where it was never recognised: nothing can be forgotten then."""
+        found = {}
+        for node, one in self._known.items():
+            then = self.probabilities[node]
+            if then > 0 and one.accuracy > 0:
+                now = own_probability(self._fitted.translated(self._draws[node], translation), node, weight, bias)
+                share = min(1.0, self._retained.get(node, 0) / one.images) if node in memory else 0.0
+                found[node] = (1 - share) * one.accuracy * now / then + share * memory.get(node, 0.0)
+        return found
+
+    def _errors(
+        self, now: Tensor, memory: Mapping[int, float], weight: Tensor, bias: Tensor, forgetting: Mapping[int, float]
+    ) -> dict[int, float]:
+        """By a jackknife over the classes that the translation is fitted on: it will be used for images of classes that it has
+        seen few of. A class's own images are never left out, because they never are in truth."""
+        parts = deletions(self._fitted)
+        squares = {node: self._known[node].error ** 2 for node in forgetting}
+        for part in parts:
+            expected = self._expected(self._fitted.translation(now, part.images), memory, weight, bias)
+            for node in squares.keys() - part.nodes:
+                change = 1 - expected[node] / self._known[node].accuracy - forgetting[node]
+                squares[node] += (1 - 1 / part.parts) * change**2
+        return {node: square**0.5 if parts else np.nan for node, square in squares.items()}
+
+
+def _double(array: NDArray[np.floating]) -> Tensor:
+    """A copy of its own: how numpy places arrays in memory would change the last bits of products."""
+    return torch.tensor(np.asarray(array, np.float64))
