@@ -163,3 +163,22 @@ def test_a_user_s_code_is_part_of_the_identity() -> None:
 def test_a_memory_survives_toml() -> None:
     run = RunSpec(memory=200, alpha=[0.5, 0.25])
     assert RunSpec(**tomllib.loads(run.to_toml())) == run
+
+
+def test_a_forecast_implies_keepsakes_and_needs_probes() -> None:
+    assert RunSpec(forecast=True).keepsake == "variance"
+    assert RunSpec(forecast=True, keepsake="none").keepsake == "variance"
+    assert RunSpec(forecast=True, keepsake="covariance").keepsake == "covariance"
+    with pytest.raises(SpecError, match="forecast is measured beside the probes, and probe_every = 0 takes none"):
+        RunSpec(forecast=True, probe_every=0)
+    with pytest.raises(SpecError, match="forecast = 1 is not valid"):
+        RunSpec(forecast=1)
+    run = RunSpec(forecast=True)
+    assert RunSpec(**tomllib.loads(run.to_toml())) == run
+
+
+def test_a_forecast_is_part_of_later_steps_alone() -> None:
+    assert ids(RunSpec(forecast=False)) == ids(RunSpec())
+    assert ids(RunSpec(forecast=True))[0] == ids(RunSpec())[0]
+    assert len({ids(RunSpec(**options))[1] for options in ({}, {"keepsake": "variance"}, {"forecast": True})}) == 3
+    assert ids(RunSpec(forecast=True)) == ids(RunSpec(forecast=True, keepsake="variance"))

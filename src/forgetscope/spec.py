@@ -22,7 +22,7 @@ from forgetscope.options import checked, explain, nearest, read_toml, toml_value
 
 PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards it
 
-BESIDE_THE_PROBES = ("all_layers_every", "every_iteration", "released_nic")
+BESIDE_THE_PROBES = ("all_layers_every", "every_iteration", "released_nic", "forecast")
 REPLACED_BY_SEQUENCE = ("increment", "steps", "sequence_seed")
 
 POLICIES = (
@@ -169,6 +169,11 @@ class RunSpec(Asked):
         description="What each step keeps of a past class besides images: mean and variance, or covariance, of its features "
         "under the network that learned it. Training is the same with all of them.",
     )
+    forecast: StrictBool = Field(
+        False,
+        description="Predict at every probe how much each past class is forgotten, from keepsakes, memory and new images. "
+        'Training is the same. Implies keepsake = "variance", unless it is "covariance".',
+    )
     script_behaviour: Literal["text", "released"] = Field(
         "text",
         description="released: whatever the paper's released scripts do otherwise than its text, as far as there is an option "
@@ -179,7 +184,7 @@ class RunSpec(Asked):
     @model_validator(mode="before")
     @classmethod
     def _as_released(cls, options: Any) -> Any:
-        return {**as_released(options), **options} if isinstance(options, Mapping) else options
+        return {**as_released(options), **options, **_implied(options)} if isinstance(options, Mapping) else options
 
     @model_validator(mode="after")
     def _options_agree(self) -> Self:
@@ -287,6 +292,7 @@ class RehearsalSpec(Frozen):
     every_iteration: Literal[True] | None = None
     released_nic: Literal[True] | None = None
     keepsake: Kept | None = None
+    forecast: Literal[True] | None = None
 
 
 class StepSpec(Frozen):
@@ -332,6 +338,11 @@ def as_released(options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _implied(options: Mapping[str, Any]) -> dict[str, Any]:
+    """A forecast starts from keepsakes."""
+    return {"keepsake": "variance"} if options.get("forecast") is True and options.get("keepsake", "none") == "none" else {}
+
+
 def step_specs(
     run: RunSpec, sequence: Sequence[Sequence[int]], augmentation: AugmentationSpec, sources: Mapping[str, str] | None = None
 ) -> list[StepSpec]:
@@ -373,6 +384,7 @@ def step_specs(
                 every_iteration=run.every_iteration or None,
                 released_nic=run.released_nic or None,
                 keepsake=None if run.keepsake == "none" else run.keepsake,
+                forecast=run.forecast or None,
             )
         specs.append(
             StepSpec(

@@ -46,7 +46,7 @@ def test_keepsakes_of_later_steps_can_be_left_out_and_are_made_again(other: Stor
     assert import_steps(file, other).damaged == {}
     assert verify_store(other).damage == []
     assert other.step(second).keepsakes().keys() == store.step(second).keepsakes().keys()
-    with pytest.raises(StateFreed, match=rf"The keepsakes of step {third[:8]} in .* were left out when it was exported"):
+    with pytest.raises(StateFreed, match=rf"keepsakes.parquet of step {third[:8]} in .* was left out when it was exported"):
         other.step(third).keepsakes()
     found = query(other, "SELECT DISTINCT step FROM keepsakes").to_pydict()
     assert found == {"step": [2]}

@@ -30,7 +30,7 @@ from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.spec import PROTOCOL
 from forgetscope.store import Setting, Store, StoredStep, StoredTables, TableName, past_rows, told_apart
-from forgetscope.store.tablefiles import SCHEMAS
+from forgetscope.store.tablefiles import usual_columns
 
 Names = dict[tuple[str, str | None], str]  # by name and digest of own code or data
 USUAL = ("protocol", PROTOCOL)  # said of other steps only
@@ -77,7 +77,7 @@ def _frame(name: TableName, doc: str) -> cached_property[pd.DataFrame]:
             frame: pd.DataFrame = step.table(name).to_pandas()
             frame.insert(0, "step", step.number)
             frames.append(frame)
-        empty = pa.schema([("step", pa.int64()), *SCHEMAS[name].items()]).empty_table().to_pandas()
+        empty = pa.schema([("step", pa.int64()), *usual_columns(name).items()]).empty_table().to_pandas()
         whole: pd.DataFrame = pd.concat([f for f in frames if len(f)] or frames[:1] or [empty], ignore_index=True)
         return whole
 

@@ -108,7 +108,7 @@ def _results(step: Prepared, course: Course) -> dict[str, Any]:
     coefficients."""
     probed, divergence = measurements(course.measured), course.divergence
     if divergence is None:
-        predictions, measured, why = evaluate(step), probed, dict[str, str]()
+        predictions, measured, why = evaluate(step), probed, dict[str, Any]()
         rest: dict[str, Any] = {"state": _arrays({**step.network.state_dict(), IMAGE_HISTORY: course.image_history})}
     else:
         predictions, measured = None, None

@@ -10,6 +10,7 @@ from forgetscope.files import read_regular
 from forgetscope.housekeeping.archive import Entry, add, writing
 from forgetscope.outputs import Progress, unheard
 from forgetscope.store import (
+    CARRIED,
     KEEPSAKES,
     MARKERS,
     STATE,
@@ -59,7 +60,8 @@ def export_steps(
 def _members(step: StoredStep, states: bool, keepsakes: int | None) -> dict[str, Entry]:
     """The files of a step as they will be in the file."""
     entries = _listed(step)
-    wanted = {STATE: states, KEEPSAKES: keepsakes is None or step.number <= keepsakes}
+    kept = keepsakes is None or step.number <= keepsakes
+    wanted = {STATE: states, KEEPSAKES: kept, CARRIED: kept}
     for name, marker in MARKERS.items():
         if name in entries and (not wanted[name] or step.left_out(name)):
             entries[marker] = Entry.of(entries.pop(name).sha256.encode())

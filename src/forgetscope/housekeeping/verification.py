@@ -8,7 +8,7 @@ from forgetscope.data.limits import SNAPSHOT_BYTES
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
 from forgetscope.outputs import Progress, unheard
-from forgetscope.store import ALL_TABLES, KEEPSAKES, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
+from forgetscope.store import ALL_TABLES, CARRIED, KEEPSAKES, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
 from forgetscope.store.observed import MONITOR, OBSERVED_TABLES, RECORD, RUNNING
 
 
@@ -163,7 +163,8 @@ def contents_damage(step: StoredStep) -> Iterator[Damage]:
     """Tables that are whole, as is the record, and contradict others of the step; and one that is lost."""
     if not step.has("predictions") and step.simulated is None and step.info["schema"] >= 2:
         yield Damage(step.folder / "predictions.parquet", "not there, and every step of its version has it", step.folder)
-    for read in (step.predictions, *([] if step.left_out(KEEPSAKES) else [step.keepsakes])):
+    kept = {KEEPSAKES: step.keepsakes, CARRIED: step.carried}
+    for read in (step.predictions, step.check_forecasts, *(read for file, read in kept.items() if not step.left_out(file))):
         try:
             read()
         except DamagedStep as error:

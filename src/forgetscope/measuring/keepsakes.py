@@ -23,6 +23,8 @@ class Keepsake:
     training_accuracy: float  # of that network on these images, among the classes that it knew
     mean: NDArray[np.float32] | None
     spread: NDArray[np.float32] | None
+    accuracy: float | None = None  # the same without each image's own pull on the head, where a forecast is wanted; and
+    probability: float | None = None  # the mean probability, under that head, that features drawn from the keepsake get
 
 
 @dataclass(frozen=True)

@@ -2,3 +2,5 @@
 
 COEFFICIENTS = ("sic", "cic", "nic", "all_nic")  # whose terms add up over probes
 QUANTITIES = (*COEFFICIENTS, "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal")
+ESTIMATES = ("sic_estimate", "cic_estimate", "nic_estimate")  # of the first three, without past images
+FORECAST = ("forecast", "forecast_low", "forecast_high", *ESTIMATES)  # of forgetting so far, and its interval

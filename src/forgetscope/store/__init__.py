@@ -25,6 +25,7 @@ from forgetscope.store.observed import (
     write_running as write_running,
 )
 from forgetscope.store.stepfiles import (
+    CARRIED as CARRIED,
     FREED as FREED,
     KEEPSAKES as KEEPSAKES,
     MARKERS as MARKERS,

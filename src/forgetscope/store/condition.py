@@ -43,7 +43,8 @@ class Setting:
             name: value for name, value in (_PLAIN | options["augmentation"]).items() if value is not None
         }
         options |= {"classes": len(spec["classes"]), "protocol": spec.get("protocol")}
-        options.pop("keepsake", None)  # no number depends on it
+        for name in ("keepsake", "forecast"):  # no number depends on them
+            options.pop(name, None)
         height, width = data["shape"]
         size = data.get("image_size")
         return cls(data["name"], data["digest"], (height, width), info["network"], options, spec.get("network_source"), size)

@@ -3,15 +3,18 @@
 Each function raises ValueError, which says what does not fit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from forgetscope.measuring.keepsakes import Keepsake, Spread
+from forgetscope.measuring.keepsakes import Carried, Keepsake, Spread
+from forgetscope.measuring.quantities import FORECAST
+from forgetscope.store.tablefiles import WITH_FORECAST
 
 Ids = NDArray[np.int64]
+Features = NDArray[np.float32]
 
 
 def check_predictions(table: pa.Table, confusion: pa.Table, past: Ids, new: Ids) -> None:
@@ -78,11 +81,14 @@ def check_sources(pairs: pa.Table, new: Ids) -> None:
         raise ValueError(f"source_is_new is wrong of class {strange[0]}, by classes.parquet")
 
 
-def keepsakes_of(table: pa.Table, kind: Spread, introduced: Mapping[int, int]) -> dict[int, Keepsake | None]:
-    """By class; None where nothing was kept. introduced: of the step's past classes, in order, which step learned them."""
-    if kind not in table.column_names or (ids := table["class_id"].to_pylist()) != list(introduced):
-        held = f"classes {', '.join(map(str, ids[:5])) or 'none'}" if kind in table.column_names else f"no {kind}"
-        raise ValueError(f"not mean and {kind} of the classes that were past in this step, in this order: {held}")
+def keepsakes_of(
+    table: pa.Table, kind: Spread, introduced: Mapping[int, int], *, forecast: bool = False
+) -> dict[int, Keepsake | None]:
+    """By class; None where nothing was kept. introduced: of the step's past classes, in order, which step learned them.
+
+    forecast: whether what a forecast needs must stand beside them."""
+    _check_past(table, kind, introduced)
+    beside = _beside_keepsakes(table, forecast)
     found: dict[int, Keepsake | None] = {}
     for i, row in enumerate(table.select(["class_id", "features_step", "images", "training_accuracy"]).to_pylist()):
         label, step, images, accuracy = row.values()
@@ -90,12 +96,89 @@ def keepsakes_of(table: pa.Table, kind: Spread, introduced: Mapping[int, int]) -
         if step not in (None, introduced[label]) or images == 0 or not 0 <= (accuracy or 0) <= 1 or len(facts) > 1:
             said = f"features_step is {step}, images {images}, training_accuracy {accuracy}"
             raise ValueError(f"no keepsake of class {label}, which step {introduced[label]} learned: {said}")
-        lists = (table[name][i].values for name in ("mean", kind))
-        mean, spread = (None if one is None else one.to_numpy(zero_copy_only=False) for one in lists)
-        if spread is not None and mean is not None and (least := _variances(spread, kind, len(mean)).min()) < 0:
-            raise ValueError(f"{kind} of class {label} has a variance of {least}")
-        found[label] = Keepsake(step, images, accuracy, mean, spread) if True in facts else None
+        kept = Keepsake(step, images, accuracy, *_features_of(table, i, label, kind), *beside[i])
+        found[label] = kept if True in facts else None
     return found
+
+
+def carried_of(table: pa.Table, kind: Spread, past: Sequence[int]) -> dict[int, Carried | None]:
+    """By class; None where nothing is known. past: the step's past classes, in order."""
+    _check_past(table, kind, past)
+    found: dict[int, Carried | None] = {}
+    for i, (label, error) in enumerate(zip(past, table["error"].to_pylist(), strict=True)):
+        mean, spread = _features_of(table, i, label, kind)
+        if not (error is None or (0 <= error < np.inf and mean is not None)):
+            raise ValueError(f"error of class {label} is {error}")
+        found[label] = None if mean is None or spread is None else Carried(mean, spread, np.nan if error is None else error)
+    return found
+
+
+def _check_past(table: pa.Table, kind: Spread, past: Collection[int]) -> None:
+    """That it has a row of each past class, in order, and this kind of spread."""
+    if kind not in table.column_names or (ids := table["class_id"].to_pylist()) != list(past):
+        held = f"classes {', '.join(map(str, ids[:5])) or 'none'}" if kind in table.column_names else f"no {kind}"
+        raise ValueError(f"not mean and {kind} of the classes that were past in this step, in this order: {held}")
+
+
+def _features_of(table: pa.Table, row: int, label: int, kind: Spread) -> tuple[Features | None, Features | None]:
+    """Mean and spread of a class; None where they are missing."""
+    lists = (table[name][row].values for name in ("mean", kind))
+    mean, spread = (None if one is None else one.to_numpy(zero_copy_only=False) for one in lists)
+    if spread is not None and mean is not None and (least := _variances(spread, kind, len(mean)).min()) < 0:
+        raise ValueError(f"{kind} of class {label} has a variance of {least}")
+    return mean, spread
+
+
+def _beside_keepsakes(table: pa.Table, forecast: bool) -> list[tuple[float | None, ...]]:
+    """Leave-one-out accuracy and probability of each row: both known, or neither."""
+    there = [name for name in WITH_FORECAST if name in table.column_names]
+    if there != list(WITH_FORECAST if forecast else ()):
+        raise ValueError(
+            f"{' and '.join(there) or 'neither accuracy nor probability'} in a step with{'out' * (not forecast)} forecast"
+        )
+    if not forecast:
+        return [()] * len(table)
+    rows = list(zip(*(table[name].to_pylist() for name in WITH_FORECAST), strict=True))
+    for label, values in zip(table["class_id"].to_pylist(), rows, strict=True):
+        if (None in values and values != (None, None)) or not all(0 <= (value or 0) <= 1 for value in values):
+            raise ValueError(f"no keepsake of class {label}: accuracy is {values[0]}, probability {values[1]}")
+    return rows
+
+
+def check_forecasts(classes: pa.Table, probes: pa.Table, past: Ids, *, asked: bool, done: bool) -> None:
+    """That of the last probe is that of the class, estimates are summed, and intervals are such. classes: of past ones alone.
+
+    asked: whether the step makes any. done: it came to its end; else its classes have none."""
+    for name, table in (("classes", classes), ("probes", probes)):
+        there = [column for column in FORECAST if column in table.column_names]
+        if len(there) != asked * len(FORECAST):
+            said = f"{', '.join(there) or 'no forecast'} in {name}.parquet"
+            raise ValueError(f"{said} of a step with{'out' * (not asked)} forecast")
+    if not asked:
+        return
+    values = np.stack([probes[name].to_numpy() for name in FORECAST])
+    ids, rounds = probes["class_id"].to_numpy(), len(probes) // max(1, len(past))
+    if not np.array_equal(ids, np.tile(past, rounds)):
+        raise ValueError("no forecast for each probe and past class")
+    forecast, low, high = values[:3]
+    known = ~np.isnan(values[:3])  # an interval may be missing, where there are too few classes
+    odd = (
+        (known[1] != known[2])
+        | (known[1] & ~((low <= forecast) & (forecast <= high) & (high <= 1)))
+        | np.isinf(values).any(axis=0)
+    )
+    if odd.any():
+        i = int(odd.argmax())
+        raise ValueError(f"forecast is {forecast[i]} of class {ids[i]}, between {low[i]} and {high[i]}")
+    by_probe = values.reshape(len(FORECAST), rounds, len(past))
+    expected = (
+        np.concatenate([by_probe[:3, -1], by_probe[3:].sum(axis=1)]) if done else np.full((len(FORECAST), len(past)), np.nan)
+    )
+    for name, wanted in zip(FORECAST, expected, strict=True):
+        found = classes[name].to_numpy()
+        if not np.allclose(found, wanted, rtol=1e-9, atol=1e-12, equal_nan=True):
+            i = int((~np.isclose(found, wanted, rtol=1e-9, atol=1e-12, equal_nan=True)).argmax())
+            raise ValueError(f"{name} of class {past[i]} is {found[i]}, and by probes.parquet {wanted[i]}")
 
 
 def _variances(spread: NDArray[np.float32], kind: Spread, features: int) -> NDArray[np.float32]:

@@ -29,7 +29,7 @@ from forgetscope.files import locked_if_free, replace_durably, sync_folder, told
 from forgetscope.foreign import Count, StrictRecord, Text, first_problem
 from forgetscope.store.contents import Ids, check_labels, check_observed_classes, check_sources
 from forgetscope.store.stepfiles import STEPS, Scalar, TableName
-from forgetscope.store.tablefiles import SCHEMAS
+from forgetscope.store.tablefiles import usual_columns
 from forgetscope.store.tables import json_bytes, manifest_bytes, parquet_bytes
 from forgetscope.store.verified import StoredTables, past_rows
 
@@ -267,7 +267,7 @@ def commit_observed(store: Store, record: ObservedRecord, committed: str | None 
     store.refuse_links(f"observed/{record.name}")
     contents = {RECORD: _record_bytes(record, committed)}
     for name in OBSERVED_TABLES:
-        empty = pa.schema(SCHEMAS[name].items()).empty_table()
+        empty = pa.schema(usual_columns(name).items()).empty_table()
         contents[f"{name}.parquet"] = parquet_bytes(record.tables.get(name, empty), name)
     contents["manifest.json"] = manifest_bytes(contents)
 

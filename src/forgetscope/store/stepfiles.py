@@ -13,11 +13,12 @@ from pydantic import Field, ValidationError
 from forgetscope.foreign import Count, Id, StrictRecord, Text, first_problem, strict_json
 from forgetscope.spec import StepSpec, canonical_id, step_id
 
-TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra", "predictions", "keepsakes"]
+TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra", "predictions", "keepsakes", "carried"]
 STATE = "state.safetensors"
 FREED = "state.freed"  # the SHA-256 of a state that was freed; written before the state goes
-KEEPSAKES = "keepsakes.parquet"
-MARKERS = {STATE: FREED, KEEPSAKES: "keepsakes.freed"}  # what may be left out on purpose, and what then stands for it
+KEEPSAKES, CARRIED = "keepsakes.parquet", "carried.parquet"
+# What may be left out on purpose, and what then stands for it.
+MARKERS = {STATE: FREED, KEEPSAKES: "keepsakes.freed", CARRIED: "carried.freed"}
 
 TABLE_BYTES = 256 * 2**20  # of a table's file
 RECORD_BYTES = 16 * 2**20
@@ -130,6 +131,8 @@ def _contradiction(spec: StepSpec, parent: str | None) -> str | None:
         return f"epochs = {training.epochs}, batch = {training.batch}"
     if rehearsal is not None and ((rehearsal.retention is None) == (rehearsal.memory is None) or rehearsal.probe_every < 0):
         return "one of retention and memory must be set, and probe_every not be negative"
+    if rehearsal is not None and rehearsal.forecast and (rehearsal.keepsake is None or not rehearsal.probe_every):
+        return "a forecast without keepsakes, or without probes"
     return None
 
 

@@ -6,17 +6,18 @@ from functools import cached_property
 from typing import Any, cast, get_args
 
 import numpy as np
+import pyarrow as pa
 import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from forgetscope.errors import DamagedStep, StateFreed
-from forgetscope.measuring.keepsakes import Keepsake
+from forgetscope.measuring.keepsakes import Carried, Keepsake
 from forgetscope.spec import StepSpec
 from forgetscope.store.condition import Setting
-from forgetscope.store.contents import keepsakes_of
-from forgetscope.store.stepfiles import KEEPSAKES, MARKERS, STATE, TableName, checked_record
-from forgetscope.store.verified import StoredTables
+from forgetscope.store.contents import carried_of, check_forecasts, keepsakes_of
+from forgetscope.store.stepfiles import CARRIED, KEEPSAKES, MARKERS, STATE, TableName, checked_record
+from forgetscope.store.verified import StoredTables, past_rows
 
 SCHEMA = 2
 
@@ -107,18 +108,46 @@ class StoredStep(StoredTables):
         kind, file = self.spec.rehearsal.keepsake if self.spec.rehearsal else None, KEEPSAKES
         if kind is None or self.simulated is not None:
             return {}
-        if self.left_out(file):
-            raise StateFreed(
-                f"The keepsakes of step {self.id[:8]} in {self.store} were left out when it was exported; all else is there. "
-                "The next `forgetscope run` that builds on this step recomputes them."
-            )
-        if not self.has("keepsakes"):
-            raise self.damaged(file, "not there, and its specification asks for it")
+        self._demand(file, "keepsakes")
         past = self.past_classes("class_id", "introduced_step")
         introduced = dict(zip(past["class_id"].tolist(), past["introduced_step"].tolist(), strict=True))
         table = self.table("keepsakes")
         with self.naming(file):
-            return keepsakes_of(table, kind, introduced)
+            return keepsakes_of(table, kind, introduced, forecast=self.forecasts)
+
+    def carried(self) -> dict[int, Carried | None]:
+        """Where a forecast found its past classes as the step ended, by class in the order of the head's nodes; None where
+        nothing was known. Empty where the step makes no forecast."""
+        kind = self.spec.rehearsal.keepsake if self.spec.rehearsal else None
+        if kind is None or not self.forecasts:
+            return {}
+        self._demand(CARRIED, "carried")
+        past, table = self.past_classes("class_id")["class_id"].tolist(), self.table("carried")
+        with self.naming(CARRIED):
+            return carried_of(table, kind, past)
+
+    def _demand(self, file: str, name: TableName) -> None:
+        """A table that its specification asks for."""
+        if self.left_out(file):
+            raise StateFreed(
+                f"{file} of step {self.id[:8]} in {self.store} was left out when it was exported; all else is there. "
+                "The next `forgetscope run` that builds on this step recomputes it."
+            )
+        if not self.has(name):
+            raise self.damaged(file, "not there, and its specification asks for it")
+
+    @property
+    def forecasts(self) -> bool:
+        """Whether it predicts forgetting at its probes."""
+        return bool(self.spec.rehearsal and self.spec.rehearsal.forecast) and self.simulated is None
+
+    def check_forecasts(self) -> None:
+        """Those of its probes and of its classes against one another; raises DamagedStep."""
+        classes, probes = self.table("classes"), self.table("probes")
+        past = classes.filter(pa.array(past_rows(classes, self.number)))
+        with self.naming("classes.parquet"):
+            ids = past["class_id"].to_numpy()
+            check_forecasts(past, probes, ids, asked=self.forecasts, done=self.divergence is None)
 
     def state(self) -> Tensors:
         """The tensors that the next step starts from; raises StateFreed if they were freed."""

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forgetscope.measuring.keepsakes import Spread, spread_length
+from forgetscope.measuring.quantities import FORECAST
 from forgetscope.store.stepfiles import TableName
 
 ROWS = 20_000_000
@@ -23,14 +24,17 @@ _INT32, _INT64, _FLOAT, _TEXT = pa.int32(), pa.int64(), pa.float64(), pa.string(
 _SINGLE, _VECTOR = pa.float32(), pa.list_(pa.float32())
 _TERMS = dict.fromkeys(("sic", "cic", "nic", "all_nic", "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal"), _FLOAT)
 _PROBES = {"probe": _INT32, "iteration": _INT64, "class_id": _INT32, **_TERMS}
+_FORECAST = dict.fromkeys(FORECAST, _FLOAT)
+_SPREADS = dict.fromkeys(("variance", "covariance"), _VECTOR)
 SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
     "classes": {
         **{"class_id": _INT32, "class_name": _TEXT, "head_node": _INT32, "introduced_step": _INT32, "train_images": _INT32},
         **{"rehearsal_images": _INT32, "share": _FLOAT, "accuracy_when_learned": _FLOAT, "accuracy": _FLOAT},
         **dict.fromkeys(("forgetting", "sic", "cic", "nic", "all_nic", "log_sim"), _FLOAT),
         **{"missing_terms": _INT32, "missing": _TEXT},
+        **_FORECAST,
     },
-    "probes": _PROBES,
+    "probes": {**_PROBES, **_FORECAST},
     "pairs": {"class_id": _INT32, "source_class_id": _INT32, "source_is_new": pa.bool_(), "term": _FLOAT},
     "rehearsal": {"class_id": _INT32, "image": _INT64, "position": _INT32},
     "confusion": {"true": _INT32, "predicted": _INT32, "count": _INT64},
@@ -38,11 +42,19 @@ SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
     "predictions": {**dict.fromkeys(("image", "true", "predicted", "best_past", "best_new"), _INT32), "margin": _SINGLE},
     "keepsakes": {
         **{"class_id": _INT32, "features_step": _INT32, "images": _INT32, "training_accuracy": _FLOAT},
-        **dict.fromkeys(("mean", "variance", "covariance"), _VECTOR),
+        **{"mean": _VECTOR, **_SPREADS, "accuracy": _FLOAT, "probability": _FLOAT},
     },
+    "carried": {"class_id": _INT32, "mean": _VECTOR, **_SPREADS, "error": _FLOAT},
 }
 ONE_OF_THEM: tuple[Spread, ...] = ("variance", "covariance")  # columns of which a table has one
-_MAY_LACK = {"missing_terms", *ONE_OF_THEM}  # columns; the first because steps of the first versions do
+WITH_FORECAST = ("accuracy", "probability")  # columns of keepsakes
+# Columns that are there only where a run asks for them.
+ONLY_IF_ASKED: dict[TableName, tuple[str, ...]] = {
+    "classes": FORECAST,
+    "probes": FORECAST,
+    "keepsakes": (*ONE_OF_THEM, *WITH_FORECAST),
+    "carried": ONE_OF_THEM,
+}
 # Values; so may every floating-point number, and every list of them.
 _MAY_MISS = {"rehearsal_images", "missing_terms", "missing", "best_past", "features_step", "images"}
 _KEYS: dict[TableName, tuple[tuple[str, ...], ...]] = {
@@ -54,7 +66,13 @@ _KEYS: dict[TableName, tuple[tuple[str, ...], ...]] = {
     "extra": (("measure", "iteration", "class_id"),),
     "predictions": (("image",),),
     "keepsakes": (("class_id",),),
+    "carried": (("class_id",),),
 }
+
+
+def usual_columns(name: TableName) -> dict[str, pa.DataType]:
+    """Those that every such table has, whatever its step was asked for."""
+    return {column: type for column, type in SCHEMAS[name].items() if column not in ONLY_IF_ASKED.get(name, ())}
 
 
 def read_table(content: bytes, name: TableName, columns: Sequence[str] | None = None) -> pa.Table:
@@ -86,12 +104,13 @@ def _check_metadata(file: pq.ParquetFile, name: TableName) -> None:
         raise ValueError(f"{size}; at most {COLUMNS}, {ROW_GROUPS} and {ROWS:,} are read")
     if len(set(found.names)) < len(found.names):
         raise ValueError("two columns of the same name")
+    needed = usual_columns(name).keys() - {"missing_terms"}  # which steps of the first versions lack
     for column, type in SCHEMAS[name].items():
-        if column not in found.names and column not in _MAY_LACK:
+        if column not in found.names and column in needed:
             raise ValueError(f"no column {column}")
         if column in found.names and _plain(found.field(column).type) != type:
             raise ValueError(f"column {column} is {found.field(column).type}, not {type}")
-    if name == "keepsakes" and len({*ONE_OF_THEM} & {*found.names}) != 1:
+    if name in ("keepsakes", "carried") and len({*ONE_OF_THEM} & {*found.names}) != 1:
         raise ValueError(f"not one of the columns {' and '.join(ONE_OF_THEM)}")
     strange = [field.name for field in found if field.name not in SCHEMAS[name] and not pa.types.is_primitive(field.type)]
     if strange:
@@ -123,7 +142,7 @@ def _check_values(table: pa.Table, name: TableName) -> None:
     for column, type in SCHEMAS[name].items():
         if column in table.column_names:
             _check_column(column, table[column], type)
-    if name == "keepsakes":
+    if name in ("keepsakes", "carried"):
         _check_lengths(table)
     for keys in _KEYS[name]:
         # Its threads, too, could abort a short process.
@@ -147,8 +166,8 @@ def _check_lengths(table: pa.Table) -> None:
     """A mean and a spread of the same features in every row, or neither."""
     found: dict[str, list[int | None]] = {
         column: pc.list_value_length(table[column]).to_pylist()
-        for column, type in SCHEMAS["keepsakes"].items()
-        if type == _VECTOR and column in table.column_names
+        for column in ("mean", *ONE_OF_THEM)
+        if column in table.column_names
     }
     for column, lengths in found.items():
         distinct = sorted({length for length in lengths if length is not None})

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from forgetscope.measuring.forgetting import forgetting
-from forgetscope.measuring.keepsakes import Keepsake
-from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
+from forgetscope.measuring.keepsakes import Carried, Keepsake
+from forgetscope.measuring.quantities import COEFFICIENTS, ESTIMATES, FORECAST, QUANTITIES
 from forgetscope.spec import Kept
 from forgetscope.store.stepfiles import TableName
-from forgetscope.store.tablefiles import ONE_OF_THEM, SCHEMAS
+from forgetscope.store.tablefiles import ONLY_IF_ASKED, SCHEMAS, WITH_FORECAST
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -96,10 +96,12 @@ def class_table(
     rehearsal: Mapping[int, Indices],
     measured: Measurements | None,
     unmeasured: str = "not measured: probe_every is 0",
+    forecasts: Values | None = None,
 ) -> pa.Table:
     """One row per class seen so far; forgetting and coefficients are missing for this step's own classes.
 
-    A sum with a missing term is missing; `missing_terms` counts them. `unmeasured` says why nothing was measured at all."""
+    A sum with a missing term is missing; `missing_terms` counts them. `unmeasured` says why nothing was measured at all.
+    forecasts [probes, forecast, P]: if any were made; a class has that of the last probe, and the sums of its estimates."""
     past = len(rehearsal)
     kept = [len(images) for images in rehearsal.values()]
     fg = forgetting(facts.when_learned[:past], facts.accuracy[:past])
@@ -129,15 +131,20 @@ def class_table(
         **measures,
     }
     of_past |= {"missing_terms": counts, "missing": missing}
+    if forecasts is not None:
+        last, sums = (dict(zip(FORECAST, values, strict=True)) for values in (forecasts[-1], forecasts.sum(axis=0)))
+        of_past |= last | {name: sums[name] for name in ESTIMATES}
     new = [None] * (len(facts.ids) - past)
     return _table("classes", {**of_all, **{name: [*values, *new] for name, values in of_past.items()}})
 
 
-def probes_table(measured: Measurements | None, past: Sequence[int]) -> pa.Table:
-    """One row per probe and past class: the terms, the norms of f_c and b_c, the mean losses on D_c and R_c."""
+def probes_table(measured: Measurements | None, past: Sequence[int], forecasts: Values | None = None) -> pa.Table:
+    """One row per probe and past class: the terms, the norms of f_c and b_c, the mean losses on D_c and R_c; forecasts [probes,
+    forecast, P], if any were made."""
     nothing = np.empty((0, len(QUANTITIES), len(past)))
     iterations, values = ([], nothing) if measured is None else (measured.iterations, measured.values)
-    return _table("probes", _rows(iterations, values, past))
+    beside = {} if forecasts is None else {name: forecasts[:, i].ravel() for i, name in enumerate(FORECAST)}
+    return _table("probes", {**_rows(iterations, values, past), **beside})
 
 
 def extra_table(series: Mapping[str, tuple[Sequence[int], Values]], past: Sequence[int]) -> pa.Table:
@@ -207,8 +214,10 @@ def predictions_table(found: Predictions | None, classes: Sequence[int]) -> pa.T
     return _table("predictions", columns)
 
 
-def keepsakes_table(kept: Mapping[int, Keepsake | None], kind: Kept) -> pa.Table:
-    """One row per past class, in the order of the head's nodes; of a class without keepsake all but its id is missing."""
+def keepsakes_table(kept: Mapping[int, Keepsake | None], kind: Kept, *, forecast: bool = False) -> pa.Table:
+    """One row per past class, in the order of the head's nodes; of a class without keepsake all but its id is missing.
+
+    forecast: with what a forecast needs beside them."""
     found = list(kept.values())
     columns = {
         "class_id": list(kept),
@@ -218,12 +227,27 @@ def keepsakes_table(kept: Mapping[int, Keepsake | None], kind: Kept) -> pa.Table
         "mean": [one and one.mean for one in found],
         kind: [one and one.spread for one in found],
     }
+    if forecast:
+        columns |= {name: [one and getattr(one, name) for one in found] for name in WITH_FORECAST}
     return _table("keepsakes", columns)
+
+
+def carried_table(carried: Mapping[int, Carried | None], kind: Kept) -> pa.Table:
+    """One row per past class, in the order of the head's nodes; of one of which nothing is known all but its id is missing."""
+    found = list(carried.values())
+    columns = {
+        "class_id": list(carried),
+        "mean": [one and one.mean for one in found],
+        kind: [one and one.spread for one in found],
+        "error": [one and one.error for one in found],
+    }
+    return _table("carried", columns)
 
 
 def _table(name: TableName, columns: Mapping[str, Any]) -> pa.Table:
     """In the order and of the types of the table's schema; NaN becomes missing."""
-    types = {column: type for column, type in SCHEMAS[name].items() if column in columns or column not in ONE_OF_THEM}
+    optional = ONLY_IF_ASKED.get(name, ())
+    types = {column: type for column, type in SCHEMAS[name].items() if column in columns or column not in optional}
     return pa.table({column: pa.array(columns[column], type, from_pandas=True) for column, type in types.items()})
 
 
@@ -254,7 +278,7 @@ def _row_groups(table: pa.Table) -> Iterator[pa.Table]:
 # Of columns in which hardly a value occurs twice: a dictionary of them would double the file.
 _ENCODINGS: dict[TableName | None, dict[str, str]] = {
     "predictions": {"image": "DELTA_BINARY_PACKED", "margin": "BYTE_STREAM_SPLIT"},
-    "keepsakes": dict.fromkeys(("mean", "variance", "covariance"), "BYTE_STREAM_SPLIT"),
+    **dict.fromkeys(("keepsakes", "carried"), dict.fromkeys(("mean", "variance", "covariance"), "BYTE_STREAM_SPLIT")),
 }
 
 
