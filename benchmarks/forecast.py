@@ -1,34 +1,82 @@
 """What docs/forecast.md shows: forecasts of forgetting against every other predictor, on the same runs.
 
     python benchmarks/forecast.py run STORE FILE [--set NAME=VALUE ...] [--shard 1/2]
+    python benchmarks/forecast.py tables STORE...                   # into docs/forecast.md, between its marks, and its figure
+    python benchmarks/forecast.py accuracy STORE...                 # its table of accuracies when learned
 
-Trains what is missing of a benchmark, and keeps the network after every epoch in STORE-networks: all predictors are computed
-from the same networks afterwards. A forecast changes nothing in training, so these are also the steps of runs without it.
+`run` trains what is missing of a benchmark, and keeps the network after every epoch in STORE-networks: all predictors are
+computed from the same networks afterwards. A forecast changes nothing in training, so these are also the steps of runs without
+it. `tables` writes everything with its interval, at every share of training, to STORE-networks/forecast.csv of the first store.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import safetensors.torch
+import torch
+from matplotlib.figure import Figure
 
 import forgetscope as fs
+import judging
+from forgetscope.analysis.inputs.training_shares import SHARES
+from forgetscope.analysis.statistics.estimates import correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.benchmark.plans import Job
 from forgetscope.learning.snapshots import load_snapshot
+from forgetscope.report.typeset import ink
+from forgetscope.report.words.notation import PLAIN
+from judging import Judged, Measure, ceiling, difference, estimated
+from predictors import FORECAST, HELD_OUT, TRANSLATED, accuracies_when_learned, judged_steps
+from replication import ROOT, fill, table
+from seen import folder_of
+
+PAGE = ROOT / "docs" / "forecast.md"
+FIGURE = ROOT / "docs" / "images" / "forecast.png"
+VARIANCE, COVARIANCE = FORECAST["variance"], FORECAST["covariance"]
+MEMORY, LOSS = "memory, own probability", "memory loss"
+HELD = (f"{HELD_OUT} held-out images, accuracy", f"{HELD_OUT} held-out images, probability")
+PAST = "past images, accuracy"
+WITHOUT = (VARIANCE, COVARIANCE, TRANSLATED, MEMORY, LOSS, *HELD, "learning speed", "LOG-SIM")
+WITH = ("SIC", "CIC", "NIC", "joint model", PAST)
+PREDICTING = (VARIANCE, COVARIANCE, TRANSLATED, MEMORY, *HELD, "joint model", PAST)  # forgetting itself, not only its order
+LAST = len(SHARES) - 1
+MEASURES: dict[str, Measure] = {
+    "rank correlation": judging.correlation,
+    "precision": judging.precision,
+    "area under the curve": judging.area,
+    "bias": judging.bias,
+    "mean absolute error": judging.absolute,
+    "root mean square error": judging.squared,
+    "without noise": judging.squared_without_noise,
+    "covered": judging.covered,
+}
+DRAWN = {
+    **{VARIANCE: (ink.BLUE, "-"), COVARIANCE: (ink.SKY, "-"), MEMORY: (ink.GREEN, "-"), HELD[0]: (ink.PURPLE, "-")},
+    **{"SIC": (ink.VERMILION, "--"), "NIC": (ink.ORANGE, "--"), PAST: (ink.GREY, "--")},
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("run")
-    one.add_argument("store")
-    one.add_argument("file")
-    one.add_argument("--set", action="append", default=[])
-    one.add_argument("--shard")
-    one.set_defaults(command=run)
+    train = commands.add_parser("run")
+    train.add_argument("store")
+    train.add_argument("file")
+    train.add_argument("--set", action="append", default=[])
+    train.add_argument("--shard")
+    train.set_defaults(command=run)
+    for command in (tables, accuracy):
+        one = commands.add_parser(command.__name__)
+        one.add_argument("stores", nargs="+")
+        one.set_defaults(command=command)
     given = vars(parser.parse_args(arguments))
+    torch.set_num_threads(1)
     given.pop("command")(**given)
 
 
@@ -44,9 +92,9 @@ class Keeper(fs.Watcher):
             raise SystemExit(
                 f"There is no snapshot of step {job.id[:8]} after epoch {epoch}: the network is too large for this."
             )
-        path = kept_network(self.store, job.id, epoch)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_file(snapshot.network, path)
+        folder = folder_of(self.store, job.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        safetensors.torch.save_file(snapshot.network, folder / f"{epoch}.safetensors")
 
     def ended(self, job: Job) -> None:
         print(f"step {job.spec.step} {job.id[:8]}", flush=True)
@@ -58,20 +106,197 @@ class Keeper(fs.Watcher):
         print(text, flush=True)
 
 
-def kept_network(store: fs.Store, id: str, epoch: int) -> Path:
-    return store.path.with_name(f"{store.path.name}-networks") / id / f"{epoch}.safetensors"
-
-
 def run(store: str, file: str, set: Sequence[str], shard: str | None) -> None:
-    spec, opened = fs.BenchmarkSpec.load(file, parsed(set)), fs.Store(store)
-    fs.run(spec, opened, on=fs.Here(threads=1), watch=Keeper(opened), shard=shard)
+    settings = {name: value for setting in set for name, value in tomllib.loads(setting).items()}
+    opened = fs.Store(store)
+    fs.run(fs.BenchmarkSpec.load(file, settings), opened, on=fs.Here(threads=1), watch=Keeper(opened), shard=shard)
 
 
-def parsed(settings: Sequence[str]) -> dict[str, object]:
-    """Of the form NAME=VALUE, with values as TOML has them."""
-    import tomllib
+def tables(stores: Sequence[str]) -> None:
+    opened = [fs.Store.existing(store) for store in stores]
+    steps = [step for store in opened for step in judged_steps(store)]
+    groups = grouped(steps)
+    written = opened[0].path.with_name(f"{opened[0].path.name}-networks") / "forecast.csv"
+    everything({**partitioned(steps), **groups}).to_csv(written, index=False)
+    fill(PAGE, dict(blocks(steps)))
+    draw(groups, FIGURE)
+    print(f"{len(steps)} steps. {PAGE}, {FIGURE}, {written}")
 
-    return {name: value for setting in settings for name, value in tomllib.loads(setting).items()}
+
+def partitioned(steps: Iterable[Judged]) -> dict[str, list[Judged]]:
+    """By partition, in the order of tables."""
+    found: dict[str, list[Judged]] = {}
+    for step in sorted(steps, key=lambda step: (step.partition[0], step.partition[3], step.partition[1] != "uniform")):
+        found.setdefault(_title(*step.partition), []).append(step)
+    return found
+
+
+def grouped(steps: Iterable[Judged]) -> dict[str, list[Judged]]:
+    """All second, or third, steps of a data set, whatever was kept and how."""
+    found: dict[str, list[Judged]] = {}
+    for step in sorted(steps, key=lambda step: (step.partition[0], step.partition[3])):
+        found.setdefault(f"{NAMES[step.partition[0]]}, {ORDINALS[step.partition[3]]} steps", []).append(step)
+    return found
+
+
+NAMES, ORDINALS = {"cifar100": "CIFAR-100", "glyphs": "glyphs"}, {1: "first", 2: "second", 3: "third"}
+
+
+def _title(data: str, policy: str, retention: str, number: int) -> str:
+    return f"{NAMES[data]}, {ORDINALS[number]}, {f'{retention} %' if policy == 'uniform' else policy}"
+
+
+def blocks(steps: Sequence[Judged]) -> Iterator[tuple[str, str]]:
+    """By the name of its marks, everything on the page that is made of steps."""
+    places, groups = partitioned(steps), grouped(steps)
+    yield "there", table(("", "experiments", "mean FG", "its spread without noise", "ceiling"), there(places))
+    for data in ("cifar100", "glyphs"):
+        own = {name: part for name, part in places.items() if name.startswith(NAMES[data])}
+        yield (
+            f"ranking {data}",
+            _by_predictor(own, (*WITHOUT, *WITH), lambda part, name: _cell(part, judging.correlation, name)),
+        )
+    others = [name for name in (*WITHOUT, *WITH) if name != VARIANCE]
+    yield (
+        "differences",
+        _by_predictor(groups, others, lambda part, name: PLAIN.estimate(difference(part, VARIANCE, name, LAST), signed=True)),
+    )
+    for name in ("rank correlation", "precision", "area under the curve"):
+        yield (
+            f"early {name}",
+            _by_predictor(groups, (*WITHOUT, *WITH), lambda part, own, name=name: _course(part, MEASURES[name], own)),
+        )
+    for name in ("precision", "area under the curve"):
+        yield name, _by_predictor(groups, (*WITHOUT, *WITH), lambda part, own, name=name: _cell(part, MEASURES[name], own))
+    yield (
+        "errors",
+        table(("", "predictor", "bias", "mean absolute error", "root mean square error", "without noise"), errors(places)),
+    )
+    yield (
+        "calibration",
+        table(("", "predictor", *(f"after {share:.0%}".replace("%", " %") for share in SHARES)), calibration(places)),
+    )
+
+
+def there(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
+    for name, part in places.items():
+        lost = judging.over_experiments(part, [float(np.nanmean(step.forgetting)) for step in part])
+        spread = judging.over_experiments(part, [step.true_variance for step in part])
+        yield (
+            name,
+            str(lost.n),
+            PLAIN.estimate(lost),
+            PLAIN.number(max(0.0, spread.value) ** 0.5),
+            PLAIN.estimate(ceiling(part)),
+        )
+
+
+def errors(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
+    """When training ends."""
+    for name, part in places.items():
+        for predictor in PREDICTING:
+            signed = PLAIN.estimate(estimated(part, judging.bias, predictor, LAST), signed=True)
+            sizes = (judging.absolute, judging.squared, judging.squared_without_noise)
+            yield name, predictor, signed, *(_cell(part, measure, predictor) for measure in sizes)
+
+
+def calibration(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
+    for name, part in places.items():
+        for predictor in (VARIANCE, COVARIANCE):
+            found = (estimated(part, judging.covered, predictor, share) for share in range(len(SHARES)))
+            yield name, predictor, *(PLAIN.estimate(one) for one in found)
+
+
+def everything(parts: dict[str, list[Judged]]) -> pd.DataFrame:
+    rows = []
+    for name, part in parts.items():
+        for predictor in (*WITHOUT, *WITH):
+            for measure in asked_of(predictor):
+                for position, share in enumerate(SHARES):
+                    found = estimated(part, MEASURES[measure], predictor, position)
+                    rows.append((name, predictor, measure, share, found.value, found.low, found.high, found.n))
+    return pd.DataFrame(rows, columns=["steps", "predictor", "measure", "share", "value", "low", "high", "n"])
+
+
+def asked_of(predictor: str) -> list[str]:
+    """What can be measured of a predictor."""
+    every = list(MEASURES)
+    return every if predictor in (VARIANCE, COVARIANCE) else every[:-1] if predictor in PREDICTING else every[:3]
+
+
+def draw(groups: dict[str, list[Judged]], path: Path) -> None:
+    """Rank correlation with the forgetting that a step ends with, by how much of training is over."""
+    with ink.printing():
+        figure = Figure(figsize=(7.16, 2.2 * -(-len(groups) // 2)), layout="constrained")
+        panels = figure.subplots(-(-len(groups) // 2), 2, sharex=True, sharey=True, squeeze=False).ravel()
+        for panel, (name, part) in zip(panels, groups.items(), strict=False):
+            panel.set_title(f"{name}, n = {len({step.experiment for step in part})}")
+            panel.axhline(ceiling(part).value, color=ink.GREY, linewidth=0.8, linestyle=":", label="noise ceiling")
+            for shift, (predictor, (colour, dashes)) in enumerate(DRAWN.items()):
+                found = [estimated(part, judging.correlation, predictor, share) for share in range(len(SHARES))]
+                x = 100 * np.array(SHARES) + 0.8 * (shift - 3)
+                reach = np.abs([[one.value - one.low, one.high - one.value] for one in found]).T
+                panel.errorbar(
+                    x,
+                    [one.value for one in found],
+                    reach,
+                    color=colour,
+                    linestyle=dashes,
+                    linewidth=1,
+                    marker="o",
+                    markersize=2,
+                    elinewidth=0.5,
+                    label=predictor,
+                )
+            panel.set_xticks([100 * share for share in SHARES])
+        figure.supxlabel("training, %", fontsize=ink.TEXT)
+        figure.supylabel("rank correlation with forgetting", fontsize=ink.TEXT)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        with path.open("wb") as file:
+            ink.save(figure, file, "png")
+
+
+def accuracy(stores: Sequence[str]) -> None:
+    """How near accuracies when learned are that come from training images alone."""
+    rows = []
+    for store in stores:
+        found = pd.DataFrame(accuracies_when_learned(fs.Store.existing(store)))
+        for (data, number, against), part in found.groupby(["data", "step", "against"]):
+            for estimate in ("training accuracy", "leave-one-out"):
+                off = part[estimate] - part["held out"]
+                error = float((off**2 - part["noise"]).mean())
+                mean = mean_estimate(off.groupby(part["experiment"]).mean().to_numpy())
+                ranks = [float(spearman(own[estimate], own["held out"])) for _, own in part.groupby("experiment")]
+                rank = correlation_estimate(ranks, len(part) // mean.n)
+                facts = PLAIN.estimate(mean, 3, signed=True), PLAIN.number(max(0.0, error) ** 0.5, 3), PLAIN.estimate(rank)
+                rows.append((NAMES[data], ORDINALS[number], against, estimate, str(mean.n), *facts))
+    head = (
+        "",
+        "learned in steps",
+        "against",
+        "estimate",
+        "n",
+        "bias",
+        "root mean square error without noise",
+        "rank correlation",
+    )
+    fill(PAGE, {"accuracy": table(head, rows)})
+
+
+def _by_predictor(
+    places: dict[str, list[Judged]], predictors: Sequence[str], shown: Callable[[Sequence[Judged], str], str]
+) -> str:
+    lines = [[name, *(shown(part, name) for part in places.values())] for name in predictors]
+    return table(("", *places), lines)
+
+
+def _cell(part: Sequence[Judged], measure: Measure, predictor: str) -> str:
+    return PLAIN.estimate(estimated(part, measure, predictor, LAST))
+
+
+def _course(part: Sequence[Judged], measure: Measure, predictor: str) -> str:
+    """After 10, 25, 50 and 100 %."""
+    return " ".join(PLAIN.number(estimated(part, measure, predictor, share).value) for share in range(len(SHARES)))
 
 
 if __name__ == "__main__":

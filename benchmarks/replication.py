@@ -36,20 +36,20 @@ LIMIT = 15_000_000  # bytes of all files together
 def main() -> None:
     command, store, *more = sys.argv[1:]
     if command == "tables":
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(filled(text, dict(blocks(store, *more))), encoding="utf-8")
+        fill(PAGE, dict(blocks(store, *more)))
     else:
         bundle(fs.Store.existing(store), {name: int(step) for name, step in (setting.split("=") for setting in more)})
 
 
-def filled(text: str, made: dict[str, str]) -> str:
-    """The page with what was made between the marks of that name."""
+def fill(page: Path, made: Mapping[str, str]) -> None:
+    """Put what was made between the marks of its name."""
+    text = page.read_text(encoding="utf-8")
     for name, block in made.items():
         mark = re.compile(rf"(<!-- made: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         text, count = mark.subn(lambda found, block=block: f"{found[1]}\n{block}\n\n{found[2]}", text)
         if count != 1:
-            raise SystemExit(f"{PAGE} has {count} places for {name}, expected 1.")
-    return text
+            raise SystemExit(f"{page} has {count} places for {name}, expected 1.")
+    page.write_text(text, encoding="utf-8")
 
 
 def blocks(store: str, contrasts_store: str | None = None) -> Iterator[tuple[str, str]]:
