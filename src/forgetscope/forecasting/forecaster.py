@@ -10,7 +10,7 @@ was learned and translated to where they would lie now, and p_memory is that on 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from forgetscope.forecasting.translation import Fitted, deletions, drawn, own_probability, spread_of
+from forgetscope.forecasting.translation import Fitted, deletions, drawn, spread_of
 from forgetscope.measuring.keepsakes import Carried, Spread
 
 DRAWS = 400  # of a class's features
@@ -60,6 +60,46 @@ class Forecasts:
     def high(self) -> NDArray[np.float64]:
         """Nothing can be forgotten more than wholly."""
         return np.minimum(self.forgetting + QUANTILE * self.error, 1.0)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a head says of a step's past classes: its logits on features that stand for them, and on images."""
+
+    known: Mapping[int, KnownClass]
+    then: Mapping[int, float]  # p_then
+    shares: Mapping[int, float]  # of the class's images that are in memory
+    drawn: Mapping[int, Tensor]  # logits [N, k] of translated draws
+    memory: Mapping[int, Tensor]  # logits of images in memory; not of a class without any
+    images: Tensor  # logits of new images
+    new_nodes: Tensor
+
+    def accuracy(self, offsets: Mapping[int, float] | None = None) -> dict[int, float]:
+        """A of each known class; not of one that was never recognised: nothing of it can be forgotten.
+
+        offsets: on logits, by node."""
+        vector, found = self._vector(offsets), dict[int, float]()
+        for node, one in self.known.items():
+            if self.then[node] > 0 and one.accuracy > 0:
+                now = _own_probability(self.drawn[node] + vector, node)
+                memory = _own_probability(self.memory[node] + vector, node) if node in self.memory else 0.0
+                share = self.shares[node] if node in self.memory else 0.0
+                found[node] = (1 - share) * one.accuracy * now / self.then[node] + share * memory
+        return found
+
+    def forgetting(self, offsets: Mapping[int, float] | None = None) -> dict[int, float]:
+        return {node: 1 - value / self.known[node].accuracy for node, value in self.accuracy(offsets).items()}
+
+    def new(self, offsets: Mapping[int, float] | None = None) -> float:
+        """Mean probability of the new classes together on new images."""
+        odds = torch.softmax(self.images + self._vector(offsets), dim=1)[:, self.new_nodes].sum(dim=1)
+        return float(odds.mean())
+
+    def _vector(self, offsets: Mapping[int, float] | None) -> Tensor:
+        found = torch.zeros(self.images.shape[1], dtype=torch.float64)
+        for node, offset in (offsets or {}).items():
+            found[node] = offset
+        return found
 
 
 class Forecaster:
@@ -112,22 +152,24 @@ class Forecaster:
     @cached_property
     def probabilities(self) -> dict[int, float]:
         """p_then of each known class."""
+        found = {node: one.probability for node, one in self._known.items()}
+        head = self._weight, self._bias
         return {
-            node: own_probability(self._draws[node], node, self._weight, self._bias)
-            if one.probability is None
-            else one.probability
-            for node, one in self._known.items()
+            node: _own_probability(_logits(self._draws[node], head), node) if given is None else given
+            for node, given in found.items()
         }
+
+    def outlook(self, now: NDArray[np.floating], head: Head) -> Outlook:
+        """now [n, d]: the features of the same images, in the same order; head: as it is now."""
+        features = _double(now)
+        return self._outlook(features, self._fitted.translation(features), (_double(head[0]), _double(head[1])))
 
     def forecast(self, now: NDArray[np.floating], head: Head) -> Forecasts:
         """now [n, d]: the features of the same images, in the same order; head: as it is now."""
-        features, (weight, bias) = _double(now), map(_double, head)
-        memory = self._memory(features, weight, bias)
-        accuracy = self._expected(self._fitted.translation(features), memory, weight, bias)
-        forgetting = {node: 1 - value / self._known[node].accuracy for node, value in accuracy.items()}
-        errors = self._errors(features, memory, weight, bias, forgetting)
-        columns = (np.array([part.get(node, np.nan) for node in self._nodes]) for part in (forgetting, errors, accuracy))
-        return Forecasts(self._nodes, *columns)
+        outlook = self.outlook(now, head)
+        forgetting = outlook.forgetting()
+        parts = forgetting, self._errors(_double(now), outlook, head, forgetting), outlook.accuracy()
+        return Forecasts(self._nodes, *(np.array([part.get(node, np.nan) for node in self._nodes]) for part in parts))
 
     def draws(self, now: NDArray[np.floating]) -> dict[int, NDArray[np.float64]]:
         """Features [N, d] that stand for each known class's images outside the memory, where they would lie now."""
@@ -143,39 +185,40 @@ class Forecaster:
             found[node] = Carried(mean.astype(np.float32), spread.astype(np.float32), errors[node])
         return found
 
-    def _memory(self, now: Tensor, weight: Tensor, bias: Tensor) -> dict[int, float]:
-        """p_memory of each known class in memory."""
-        fitted, found = self._fitted, dict[int, float]()
-        for node in self._known:
-            images = (fitted.nodes == node) & ~fitted.is_new
-            if images.any():
-                found[node] = own_probability(now[images], node, weight, bias)
-        return found
+    def _outlook(self, now: Tensor, translation: Tensor, head: tuple[Tensor, Tensor]) -> Outlook:
+        fitted = self._fitted
+        in_memory = {node: (fitted.nodes == node) & ~fitted.is_new for node in self._known}
+        return Outlook(
+            known=self._known,
+            then=self.probabilities,
+            shares={node: min(1.0, self._retained.get(node, 0) / one.images) for node, one in self._known.items()},
+            drawn={node: _logits(fitted.translated(draws, translation), head) for node, draws in self._draws.items()},
+            memory={node: _logits(now[images], head) for node, images in in_memory.items() if images.any()},
+            images=_logits(now[fitted.is_new], head),
+            new_nodes=torch.unique(fitted.nodes[fitted.is_new]),
+        )
 
-    def _expected(self, translation: Tensor, memory: Mapping[int, float], weight: Tensor, bias: Tensor) -> dict[int, float]:
-        """A of each known class; missing where it was never recognised: nothing can be forgotten then."""
-        found = {}
-        for node, one in self._known.items():
-            then = self.probabilities[node]
-            if then > 0 and one.accuracy > 0:
-                now = own_probability(self._fitted.translated(self._draws[node], translation), node, weight, bias)
-                share = min(1.0, self._retained.get(node, 0) / one.images) if node in memory else 0.0
-                found[node] = (1 - share) * one.accuracy * now / then + share * memory.get(node, 0.0)
-        return found
-
-    def _errors(
-        self, now: Tensor, memory: Mapping[int, float], weight: Tensor, bias: Tensor, forgetting: Mapping[int, float]
-    ) -> dict[int, float]:
-        """By a jackknife over the classes that the translation is fitted on: it will be used for images of classes that it has
-        seen few of. A class's own images are never left out, because they never are in truth."""
-        parts = deletions(self._fitted)
+    def _errors(self, now: Tensor, outlook: Outlook, head: Head, forgetting: Mapping[int, float]) -> dict[int, float]:
+        """By a jackknife over the classes that the translation is fitted on: it is used for images of classes that it has seen
+        few of. A class's own images are never left out, because in truth they never are."""
+        parts, weights = deletions(self._fitted), (_double(head[0]), _double(head[1]))
         squares = {node: self._known[node].error ** 2 for node in forgetting}
         for part in parts:
-            expected = self._expected(self._fitted.translation(now, part.images), memory, weight, bias)
+            translation = self._fitted.translation(now, part.images)
+            drawn = {n: _logits(self._fitted.translated(draws, translation), weights) for n, draws in self._draws.items()}
+            without = replace(outlook, drawn=drawn).forgetting()
             for node in squares.keys() - part.nodes:
-                change = 1 - expected[node] / self._known[node].accuracy - forgetting[node]
-                squares[node] += (1 - 1 / part.parts) * change**2
+                squares[node] += (1 - 1 / part.parts) * (without[node] - forgetting[node]) ** 2
         return {node: square**0.5 if parts else np.nan for node, square in squares.items()}
+
+
+def _logits(features: Tensor, head: tuple[Tensor, Tensor]) -> Tensor:
+    return features @ head[0].T + head[1]
+
+
+def _own_probability(logits: Tensor, node: int) -> float:
+    """Of this node, mean over images."""
+    return float(torch.softmax(logits, dim=1)[:, node].mean())
 
 
 def _double(array: NDArray[np.floating]) -> Tensor:

@@ -78,11 +78,6 @@ def spread_of(draws: Tensor, kind: Spread) -> NDArray[np.float64]:
     return whole[tuple(torch.triu_indices(*whole.shape))].numpy()
 
 
-def own_probability(features: Tensor, node: int, weight: Tensor, bias: Tensor) -> float:
-    """The head's probability of this node, mean over features [n, d]."""
-    return float(torch.softmax(features @ weight.T + bias, dim=1)[:, node].mean())
-
-
 @dataclass(frozen=True)
 class Deletion:
     """Classes that are left out together."""
