@@ -3,6 +3,7 @@
     python benchmarks/forecast.py run STORE FILE [--set NAME=VALUE ...] [--shard 1/2]
     python benchmarks/forecast.py tables STORE...                   # into docs/forecast.md, between its marks, and its figure
     python benchmarks/forecast.py accuracy STORE...                 # its table of accuracies when learned
+    python benchmarks/forecast.py needs STORE                       # its table of what predictors need, on one second step
 
 `run` trains what is missing of a benchmark, and keeps the network after every epoch in STORE-networks: all predictors are
 computed from the same networks afterwards. A forecast changes nothing in training, so these are also the steps of runs without
@@ -25,13 +26,14 @@ from matplotlib.figure import Figure
 import forgetscope as fs
 import judging
 from forgetscope.analysis.inputs.training_shares import SHARES
-from forgetscope.analysis.statistics.estimates import correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.estimates import fisher_z, in_rho, mean_estimate
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.benchmark.plans import Job
 from forgetscope.learning.snapshots import load_snapshot
 from forgetscope.report.typeset import ink
 from forgetscope.report.words.notation import PLAIN
 from judging import Judged, Measure, ceiling, difference, estimated
+from needs import needs as what_they_need
 from predictors import FORECAST, HELD_OUT, TRANSLATED, accuracies_when_learned, judged_steps
 from replication import ROOT, fill, table
 from seen import folder_of
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     train.add_argument("--set", action="append", default=[])
     train.add_argument("--shard")
     train.set_defaults(command=run)
-    for command in (tables, accuracy):
+    for command in (tables, accuracy, needs):
         one = commands.add_parser(command.__name__)
         one.add_argument("stores", nargs="+")
         one.set_defaults(command=command)
@@ -213,6 +215,8 @@ def everything(parts: dict[str, list[Judged]]) -> pd.DataFrame:
         for predictor in (*WITHOUT, *WITH):
             for measure in asked_of(predictor):
                 for position, share in enumerate(SHARES):
+                    if predictor == "joint model" and position < LAST and measure not in [*MEASURES][:3]:
+                        continue  # it predicts what the step will end with, not what is so far
                     found = estimated(part, MEASURES[measure], predictor, position)
                     rows.append((name, predictor, measure, share, found.value, found.low, found.high, found.n))
     return pd.DataFrame(rows, columns=["steps", "predictor", "measure", "share", "value", "low", "high", "n"])
@@ -266,8 +270,11 @@ def accuracy(stores: Sequence[str]) -> None:
                 off = part[estimate] - part["held out"]
                 error = float((off**2 - part["noise"]).mean())
                 mean = mean_estimate(off.groupby(part["experiment"]).mean().to_numpy())
-                ranks = [float(spearman(own[estimate], own["held out"])) for _, own in part.groupby("experiment")]
-                rank = correlation_estimate(ranks, len(part) // mean.n)
+                ranks = {
+                    key: float(fisher_z(spearman(own[estimate], own["held out"]), len(own)))
+                    for key, own in part.groupby(["experiment", "network"])
+                }
+                rank = in_rho(mean_estimate(pd.Series(ranks).groupby(level=0).mean().to_numpy()))
                 facts = PLAIN.estimate(mean, 3, signed=True), PLAIN.number(max(0.0, error) ** 0.5, 3), PLAIN.estimate(rank)
                 rows.append((NAMES[data], ORDINALS[number], against, estimate, str(mean.n), *facts))
     head = (
@@ -281,6 +288,15 @@ def accuracy(stores: Sequence[str]) -> None:
         "rank correlation",
     )
     fill(PAGE, {"accuracy": table(head, rows)})
+
+
+def needs(stores: Sequence[str]) -> None:
+    """On the first second step in the order of ids."""
+    store = fs.Store.existing(stores[0])
+    step = next(step for step in store.steps() if step.number == 2)
+    head = ("predictor", "past images?", "what else", "bytes per class", "seconds")
+    fill(PAGE, {"needs": table(head, what_they_need(store, step))})
+    print(f"{step.id}: {step.info['data']['name']}, {step.spec.rehearsal}")
 
 
 def _by_predictor(

@@ -24,7 +24,7 @@ from forgetscope.outputs import unheard
 from forgetscope.randomness import Streams
 from forgetscope.store import StoredStep
 from judging import Judged
-from seen import Seen, seen_by, training_accuracy
+from seen import Group, Seen, seen_by, training_accuracy
 
 Values = NDArray[np.float64]
 HELD_OUT = 16  # images of a class that are kept and never rehearsed
@@ -72,43 +72,57 @@ def judged_steps(store: fs.Store) -> Iterator[Judged]:
 
 def forecast_of(step: StoredStep, seen: Seen, kind: Spread, handed_on: Mapping[int, KnownClass]) -> Forecast:
     """handed_on: what is known of older classes under the network that the parent left."""
-    past, new, streams = seen.groups["past"], seen.groups["new"], Streams(step.spec.seed, step.number)
     known = {**handed_on, **learned_last(step, seen, kind)}
-    chosen, is_new = [], []
-    for group, is_of_new, usable in ((past, False, seen.rehearsed), (new, True, np.ones(len(new.nodes), bool))):
-        for node in np.unique(group.nodes).tolist():
-            own = np.flatnonzero((group.nodes == node) & usable)
-            chosen.append(streams("experiment", f"forecast {node}").permutation(own)[:IMAGES])
-            is_new.append(np.full(len(chosen[-1]), is_of_new))
-    flags, positions = np.concatenate(is_new), np.concatenate(chosen)
-
-    def chosen_of(values: Mapping[str, NDArray[np.generic]]) -> NDArray[np.generic]:
-        return np.concatenate([values["past"][positions[~flags]], values["new"][positions[flags]]])
-
-    def features(epoch: int) -> NDArray[np.floating]:
-        return chosen_of({name: seen.groups[name].features[epoch] for name in ("past", "new")})  # type: ignore[return-value]
-
-    nodes = chosen_of({name: seen.groups[name].nodes for name in ("past", "new")})
-    retained = {node: int((seen.rehearsed & (past.nodes == node)).sum()) for node in known}
-    forecaster = Forecaster(
-        {node: known[node] for node in sorted(known)},
-        features(0),
-        nodes.astype(np.int64),
-        flags,
-        retained,
-        seen.heads[0],
-        lambda node: streams("experiment", f"forecast draws {node}"),
-    )
-    made = {epoch: forecaster.forecast(features(epoch), seen.heads[epoch]) for epoch in seen.epochs}
-    alone = [_translated_alone(forecaster, features(epoch), seen, epoch) for epoch in seen.epochs]
+    forecaster, chosen = forecaster_of(step, seen, known)
+    features = {epoch: chosen.features(seen, epoch) for epoch in seen.epochs}
+    made = {epoch: forecaster.forecast(now, seen.heads[epoch]) for epoch, now in features.items()}
     last = seen.epochs[-1]
-    carried = forecaster.carried(features(last), made[last])
+    carried = forecaster.carried(features[last], made[last])
     return Forecast(
         np.stack([one.forgetting for one in made.values()]),
         np.stack([one.error for one in made.values()]),
-        np.stack(alone),
+        np.stack([_translated_alone(forecaster, now, seen, epoch) for epoch, now in features.items()]),
         {node: _handed_on(known[node], forecaster.probabilities[node], one) for node, one in carried.items()},
     )
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Images that a translation is fitted on, as positions among those of the past and of the new classes."""
+
+    past: NDArray[np.int64]
+    new: NDArray[np.int64]
+
+    def features(self, seen: Seen, epoch: int) -> Values:
+        """[n, d], past classes first."""
+        past, new = seen.groups["past"].features[epoch][self.past], seen.groups["new"].features[epoch][self.new]
+        return np.concatenate([past, new])
+
+
+def forecaster_of(step: StoredStep, seen: Seen, known: Mapping[int, KnownClass]) -> tuple[Forecaster, Chosen]:
+    """As a run with `forecast = true` has it: of the same images, with the same draws."""
+    past, new, streams = seen.groups["past"], seen.groups["new"], Streams(step.spec.seed, step.number)
+    labels, kept = step.past_classes("class_id")["class_id"].tolist(), step.table("rehearsal")
+    of, images = kept["class_id"].to_numpy(), kept["image"].to_numpy()
+    memory = {label: images[of == label] for label in labels}
+    learned = {label: new.images[new.nodes == len(labels) + i] for i, label in enumerate(step.spec.classes)}
+
+    def some(of: Mapping[int, NDArray[np.int64]], group: Group) -> NDArray[np.int64]:
+        chosen = [own[streams("forecast-images", label).permutation(len(own))[:IMAGES]] for label, own in of.items()]
+        place = {image: i for i, image in enumerate(group.images.tolist())}
+        return np.array([place[image] for own in chosen for image in np.sort(own).tolist()])
+
+    chosen = Chosen(some(memory, past), some(learned, new))
+    forecaster = Forecaster(
+        {node: known[node] for node in range(len(labels))},
+        chosen.features(seen, 0),
+        np.concatenate([past.nodes[chosen.past], new.nodes[chosen.new]]),
+        np.repeat([False, True], [len(chosen.past), len(chosen.new)]),
+        {node: len(memory[label]) for node, label in enumerate(labels)},
+        seen.heads[0],
+        lambda node: streams("forecast", labels[node]),
+    )
+    return forecaster, chosen
 
 
 def learned_last(step: StoredStep, seen: Seen, kind: Spread) -> dict[int, KnownClass]:
@@ -280,7 +294,7 @@ def accuracies_when_learned(store: fs.Store) -> Iterator[dict[str, object]]:
             others = seen.right(unseen, 0)[seen.groups[unseen].nodes == node]
             share = float(others.mean())
             yield {
-                **{"data": step.info["data"]["name"], "step": step.number - 1, "experiment": root.id},
+                **{"data": step.info["data"]["name"], "step": step.number - 1, "experiment": root.id, "network": step.parent},
                 **{"against": "validation images" if unseen == "held" else "test images", "held out": share},
                 **{"training accuracy": float(seen.right("past", 0)[own].mean()), "leave-one-out": float(right[own].mean())},
                 "noise": share * (1 - share) / (len(others) - 1),

@@ -50,9 +50,9 @@ class Seen:
     def epochs(self) -> list[int]:
         return [epoch for epoch in self.heads if epoch]
 
-    def logits(self, group: str, epoch: int, head: int | None = None) -> Values:
-        """[n, k]; head: the epoch of another head than the features' own."""
-        weight, bias = self.heads[epoch if head is None else head]
+    def logits(self, group: str, epoch: int) -> Values:
+        """[n, k]"""
+        weight, bias = self.heads[epoch]
         found: Values = self.groups[group].features[epoch] @ weight.T + bias
         return found
 
@@ -98,13 +98,13 @@ def training_accuracy(store: fs.Store, step: StoredStep) -> Values:
     """[epochs, new classes]: on all training images of the classes that the step learns, not augmented, after each epoch."""
     path = folder_of(store, step.id) / "learning.npy"
     if not path.exists():
-        data, normalise = _data(step)
+        data, normalise = opened_data(step)
         images, labels = _images(step, data, step.spec.classes)
         first = step.table("classes").num_rows - len(step.spec.classes)
         curve = []
         for epoch in range(1, step.spec.training.epochs + 1):
-            network = _network(store, step, epoch)
-            features, (weight, bias) = _features(network, normalise, data.train.images[images]), _head(network)
+            network = kept_network(store, step, epoch)
+            features, (weight, bias) = features_of(network, normalise, data.train.images[images]), _head(network)
             right = (features @ weight.T + bias).argmax(axis=1) - first == labels
             curve.append([right[labels == c].mean() for c in range(len(step.spec.classes))])
         np.save(path, np.array(curve))
@@ -113,7 +113,7 @@ def training_accuracy(store: fs.Store, step: StoredStep) -> Values:
 
 
 def _look(store: fs.Store, step: StoredStep) -> dict[str, NDArray[np.generic]]:
-    data, normalise = _data(step)
+    data, normalise = opened_data(step)
     past = step.past_classes("class_id")["class_id"].tolist()
     (before, nodes), (new, new_nodes) = _images(step, data, past), _images(step, data, step.spec.classes)
     test = np.concatenate([np.flatnonzero(data.test.labels == label) for label in past])
@@ -128,11 +128,11 @@ def _look(store: fs.Store, step: StoredStep) -> dict[str, NDArray[np.generic]]:
     epochs = [max(1, round(share * step.spec.training.epochs)) for share in SHARES]
     kept = any(folder_of(store, step.id).glob("*.safetensors"))  # else the step was not made by `run`
     for epoch in (0, *(epochs if kept else ())):
-        network = _network(store, step, epoch) if epoch else _network(store, store.step(str(step.parent)), None)
+        network = kept_network(store, step, epoch) if epoch else kept_network(store, store.step(str(step.parent)), None)
         found[f"weight {epoch}"], found[f"bias {epoch}"] = (part.astype(np.float32) for part in _head(network))
         for name in GROUPS:
             images = (data.test if name == "test" else data.train).images
-            found[f"{name} {epoch}"] = _features(network, normalise, images[found[f"{name} images"]]).astype(np.float32)
+            found[f"{name} {epoch}"] = features_of(network, normalise, images[found[f"{name} images"]]).astype(np.float32)
     return found
 
 
@@ -150,12 +150,12 @@ def _opened(name: str, image_size: int | None) -> tuple[DataSet, Normalisation]:
     return data, Normalisation.of(data, torch.device("cpu"), True, None)
 
 
-def _data(step: StoredStep) -> tuple[DataSet, Normalisation]:
+def opened_data(step: StoredStep) -> tuple[DataSet, Normalisation]:
     return _opened(step.info["data"]["name"], step.info["data"]["image_size"])
 
 
-def _network(store: fs.Store, step: StoredStep, epoch: int | None) -> nn.Module:
-    """After an epoch; None: as the step left it."""
+def kept_network(store: fs.Store, step: StoredStep, epoch: int | None) -> nn.Module:
+    """The network of a step after an epoch; None: as the step left it."""
     if epoch is None:
         state = {name: torch.from_numpy(array) for name, array in step.state().items() if name != IMAGE_HISTORY}
     else:
@@ -172,7 +172,7 @@ def _head(network: nn.Module) -> tuple[Values, Values]:
 
 
 @torch.no_grad()
-def _features(network: nn.Module, normalise: Normalisation, images: NDArray[np.uint8]) -> Values:
+def features_of(network: nn.Module, normalise: Normalisation, images: NDArray[np.uint8]) -> Values:
     parts = torch.split(torch.from_numpy(images), BATCH)
     found = [network.features(normalise(part)).double().numpy() for part in parts]  # type: ignore[operator]
     return np.concatenate([np.empty((0, network.head.in_features)), *found])  # type: ignore[union-attr]
