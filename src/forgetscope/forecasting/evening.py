@@ -111,16 +111,16 @@ def _share_of_truth(forgetting: NDArray[np.float64], error: NDArray[np.float64])
 
 
 def _equalising(outlook: Outlook, nodes: list[int]) -> NDArray[np.float64]:
-    """Offsets, 0 on average, under which these classes are predicted to be forgotten alike, as far as MOST allows."""
-    offsets = np.zeros(len(nodes))
+    """Offsets under which these classes are predicted to be forgotten as all are on average now, as far as MOST allows."""
+    offsets: NDArray[np.float64] = np.zeros(len(nodes))
+    mean = float(np.mean(list(outlook.forgetting().values())))
     for _ in range(ROUNDS):
         forgetting = outlook.forgetting(dict(zip(nodes, offsets.tolist(), strict=True)))
-        apart = np.array([forgetting[node] for node in nodes])
-        apart -= apart.mean()
+        apart = np.array([forgetting[node] for node in nodes]) - mean
         if np.abs(apart).max() < CLOSE:
             break
         offsets = np.clip(offsets + STEP * apart, -MOST, MOST)
-        offsets -= offsets.mean()
+    offsets -= offsets.mean()
     return offsets
 
 
