@@ -22,6 +22,7 @@ Purpose = Literal[
     "new-images",
     "rehearsal-counts",
     "rehearsal-images",
+    "probe-images",
     "crop",
     "flip",
     "brightness",

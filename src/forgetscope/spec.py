@@ -45,6 +45,11 @@ OpenShare = Annotated[Real, Field(gt=0, lt=1)]
 Seed = Annotated[StrictInt, Field(ge=0, le=2**63 - 1)]  # what SQL and Parquet can hold
 Epochs = Annotated[StrictInt, Field(ge=0, le=100_000)]
 Batch = Annotated[StrictInt, Field(ge=2, le=65_536)]
+# What probes = "auto" takes: a probe after each epoch, up to so many, and so many images of each past class: fewer in long
+# training, which has more probes to add up, and more where much of a class is kept (of a memory that is not known), because
+# then SIC and CIC are small differences. {epochs up to: (images, images where much is kept)}
+AUTOMATIC_IMAGES = {10: (100, 130), 40: (60, 130), 100: (40, 80), 100_000: (30, 60)}
+MOST_AUTOMATIC_PROBES, MUCH = 101, 0.15
 NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
 
 
@@ -153,6 +158,16 @@ class RunSpec(Asked):
         "released scripts do with Tiny-ImageNet.",
     )
     probe_every: Epochs = Field(1, description="Epochs between two measurements of interference; 0 measures nothing.")
+    probes: Annotated[StrictInt, Field(ge=2, le=100_001)] | Literal["auto"] | None = Field(
+        None,
+        description="How many measurements, spread evenly from before training to its end, in place of probe_every; means of "
+        "them times epochs + 1 are the coefficients. auto: cheap ones, with probe_images, by a fixed table (docs/probe.md).",
+    )
+    probe_images: Annotated[StrictInt, Field(ge=4, le=10**6)] | None = Field(
+        None,
+        description="Images of each past class that a measurement looks at, others each time: estimates with standard errors. "
+        "Not set: all of them, exactly.",
+    )
     all_layers_every: Epochs = Field(
         0,
         description="Epochs between two measurements over all parameters, beside those of the last layer; 0: none. "
@@ -196,6 +211,7 @@ class RunSpec(Asked):
                 )
         if self.memory is not None and "retention" in self.model_fields_set:
             raise ValueError("memory and retention exclude each other: both say how much is kept. Remove one of them")
+        self._check_probes()
         beside = [name for name in BESIDE_THE_PROBES if getattr(self, name)]
         if beside and self.probe_every == 0:
             raise ValueError(f"{beside[0]} is measured beside the probes, and probe_every = 0 takes none. Set it to 1")
@@ -214,6 +230,28 @@ class RunSpec(Asked):
             if abs(kept - round(kept)) > 1e-9 or not 1 <= round(kept) < self.batch:
                 raise ValueError(_whole_rehearsal(alpha, self.batch))
         return self
+
+    def _check_probes(self) -> None:
+        if self.probes is not None and "probe_every" in self.model_fields_set:
+            raise ValueError("probes and probe_every exclude each other: both say when to measure. Remove one of them")
+        if isinstance(self.probes, int) and self.probes > self.epochs + 1:
+            most = f"Use at most epochs + 1 = {self.epochs + 1}"
+            raise ValueError(f"probes = {self.probes}: there is one before training and one after each epoch. {most}")
+        if self.probe_images is not None and self.probe_every == 0:
+            raise ValueError(f"probe_images = {self.probe_images}: probe_every = 0 takes no probes. Set it to 1")
+        if self.released_nic and self.probing[1] is not None:
+            raise ValueError(
+                f"released_nic is measured on all images, not on {self.probing[1]} of a class. Leave one of them out"
+            )
+
+    @property
+    def probing(self) -> tuple[int | None, int | None]:
+        """How many probes, and images of each past class, as numbers; None where probe_every says when, or all images count."""
+        if self.probes != "auto":
+            return self.probes, self.probe_images
+        much = self.memory is not None or self.retention > MUCH
+        images = next(two[much] for epochs, two in AUTOMATIC_IMAGES.items() if self.epochs <= epochs)
+        return min(self.epochs + 1, MOST_AUTOMATIC_PROBES), self.probe_images or images
 
     def check_crop(self, side: int) -> None:
         """Of a crop that is moved by more than half of the image too little is left."""
@@ -243,7 +281,7 @@ class RunSpec(Asked):
         lines = []
         for name, field in type(self).model_fields.items():
             replaced = (self.sequence is not None and name in REPLACED_BY_SEQUENCE) or (
-                self.memory is not None and name == "retention"
+                (self.memory is not None and name == "retention") or (self.probes is not None and name == "probe_every")
             )
             value = None if replaced else getattr(self, name)
             if comments:
@@ -293,6 +331,8 @@ class RehearsalSpec(Frozen):
     released_nic: Literal[True] | None = None
     keepsake: Kept | None = None
     forecast: Literal[True] | None = None
+    probes: int | None = None  # in place of probe_every
+    probe_images: int | None = None
 
 
 class StepSpec(Frozen):
@@ -309,7 +349,16 @@ class StepSpec(Frozen):
 
     def is_probed(self, epoch: int) -> bool:
         """Whether a probe follows this epoch, which counts from 1 (0: before the first): every so many, and always the last."""
+        if self.rehearsal is not None and self.rehearsal.probes is not None:
+            gaps, epochs = self.rehearsal.probes - 1, self.training.epochs
+            return any(epoch == (2 * i * epochs + gaps) // (2 * gaps) for i in range(gaps + 1))  # the nearest epochs
         return self._is_due(epoch, self.rehearsal.probe_every if self.rehearsal else 0)
+
+    @property
+    def probe_weight(self) -> float:
+        """What each probe counts for in a coefficient: a given number of them stand for one after each epoch and one before."""
+        number = self.rehearsal.probes if self.rehearsal else None
+        return 1.0 if number is None else (self.training.epochs + 1) / number
 
     def is_probed_in_all_layers(self, epoch: int) -> bool:
         """The same for probes over all parameters."""
@@ -329,7 +378,7 @@ def as_released(options: Mapping[str, Any]) -> dict[str, Any]:
     found |= {"initial_weights": "unseeded", "brightness_rounded": True}
     if ":" not in network:
         found["initialisation"] = "fan-out"
-    if options.get("probe_every") != 0:
+    if options.get("probe_every") != 0 and not options.get("probe_images") and options.get("probes") != "auto":
         found["released_nic"] = True
     if tiny:
         found["normalisation"] = "cifar10"
@@ -354,7 +403,7 @@ def step_specs(
     augmentation = augmentation.model_copy(update=chosen)
     if run.brightness_rounded and augmentation.brightness:
         augmentation = augmentation.model_copy(update={"brightness_rounded": True})
-    specs = []
+    specs, (probes, images) = [], run.probing
     for step, classes in enumerate(sequence, start=1):
         training = _training(
             epochs=run.epochs,
@@ -385,6 +434,8 @@ def step_specs(
                 released_nic=run.released_nic or None,
                 keepsake=None if run.keepsake == "none" else run.keepsake,
                 forecast=run.forecast or None,
+                probes=probes,
+                probe_images=images,
             )
         specs.append(
             StepSpec(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.measuring.keepsakes import spread_length
+from forgetscope.measuring.subsampled.quotas import new_quota
 from forgetscope.spec import StepSpec
 
 # Of a stored step: per probe and class, per pair, per test image, per number of a keepsake, all the rest.
@@ -67,7 +68,8 @@ def step_seconds(job: Job, plan: Plan, rates: Rates) -> float:
     if spec.rehearsal is None:
         return seconds + spec.training.epochs * new * rates.first_image
     seconds += spec.training.epochs * new / (1 - spec.rehearsal.alpha) * rates.image
-    seconds += (_probes(spec) + _iterations(spec, new)) * (past + new) * rates.measured_image
+    seconds += _probes(spec) * _probed_images(job, plan) * rates.measured_image
+    seconds += _iterations(spec, new) * (past + new) * rates.measured_image
     seconds += _probes_of_all_layers(spec) * (past + new) * rates.image
     if spec.rehearsal.policy != "uniform":
         seconds += past * rates.evaluated_image
@@ -132,7 +134,18 @@ def _held(job: Job, plan: Plan, image_bytes: int, rates: Rates) -> float:
 
 
 def _probes(spec: StepSpec) -> int:
+    if spec.rehearsal is not None and spec.rehearsal.probes is not None:
+        return spec.rehearsal.probes
     return _times(spec, spec.rehearsal.probe_every if spec.rehearsal else 0)
+
+
+def _probed_images(job: Job, plan: Plan) -> float:
+    """Those that one probe looks at."""
+    of_each, new = _used_images(job.spec, plan), len(job.spec.classes)
+    some = job.spec.rehearsal.probe_images if job.spec.rehearsal else None
+    if some is None:
+        return (job.past_classes + new) * of_each
+    return job.past_classes * min(some, of_each) + new * min(new_quota(some, new), of_each)
 
 
 def _probes_of_all_layers(spec: StepSpec) -> int:

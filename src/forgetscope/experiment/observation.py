@@ -13,6 +13,7 @@ from forgetscope.experiment.preparation import Prepared
 from forgetscope.files import replace_durably
 from forgetscope.measuring.measurement import Measurement, ProbeData, measure, measure_all_layers
 from forgetscope.measuring.quantities import QUANTITIES
+from forgetscope.measuring.subsampled.drawing import subsampled
 from forgetscope.measuring.sums import quantities_of
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED, parquet_bytes
 from forgetscope.store.tables import probes_table
@@ -41,7 +42,7 @@ class Observer:
                 whole = quantities_of(measure_all_layers(self._step.network, self._data, trusted=True))
         if spec.is_probed(epoch):
             with self._timed("probe_seconds"):
-                measurement = measure(self._step.network, self._data, trusted=True)
+                measurement = measure(self._step.network, self._looked_at(epoch), trusted=True)
                 course.measured.add(measurement, iteration)
                 if spec.rehearsal.released_nic and spec.step == RELEASED_STEP:
                     course.extra[RELEASED].add_terms(_released(measurement), iteration)
@@ -49,6 +50,14 @@ class Observer:
                 replace_durably(self._so_far, parquet_bytes(table), missing_ok=True)
         if spec.is_probed_in_all_layers(epoch):
             course.extra[ALL_LAYERS].add_terms(whole, iteration)
+
+    def _looked_at(self, epoch: int) -> ProbeData:
+        """All images, or some of each class: at each probe others, so that what one overlooks another sees."""
+        step, images = self._step, self._step.spec.rehearsal.probe_images if self._step.spec.rehearsal else None
+        assert self._data is not None
+        if images is None:
+            return self._data
+        return subsampled(self._data, images, lambda node: step.streams("probe-images", f"{step.classes[node]}/{epoch}"))
 
     def before_iteration(self, iteration: int) -> None:
         """The paper's sums run over the weights before each update, so never over those that training ends with."""

@@ -9,7 +9,7 @@ from forgetscope.experiment.observation import RELEASED_STEP
 from forgetscope.experiment.preparation import Prepared
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.learning.snapshots import Snapshot
-from forgetscope.measuring.quantities import QUANTITIES
+from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
 
 Form = tuple[torch.dtype, tuple[int, ...]]
@@ -36,6 +36,8 @@ def fits(snapshot: Snapshot, step: Prepared) -> bool:
         expected[f"measured.{prefix}values"] = (torch.float64, (len(iterations), len(QUANTITIES), past))
     if "" in probed:
         expected |= {"measured.pairs": (torch.float64, (past, both)), "measured.log_sim": (torch.float64, (past,))}
+        if rehearsal is not None and rehearsal.probe_images is not None:
+            expected["measured.variances"] = (torch.float64, (len(COEFFICIENTS), past))
     return _forms(snapshot.tensors()) == expected and all(
         snapshot.measured[f"{prefix}iterations"].tolist() == iterations for prefix, iterations in probed.items()
     )

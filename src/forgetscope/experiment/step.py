@@ -23,6 +23,7 @@ from forgetscope.files import replace_durably, told
 from forgetscope.learning.rsgd import Divergence, EpochEnd, make_optimiser, train_step
 from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore, snapshot_file
 from forgetscope.measuring.forgetting import class_accuracy
+from forgetscope.measuring.sums import Sums
 from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, TableName
 from forgetscope.store.tables import (
@@ -142,7 +143,8 @@ def _train(
 ) -> Course:
     """Train from the start or from the snapshot, with a probe and a new snapshot after each epoch."""
     spec, network = step.spec, step.network
-    course = Course(torch.zeros(len(step.new_set.nodes), dtype=torch.int16, device=step.new_set.images.device))
+    history = torch.zeros(len(step.new_set.nodes), dtype=torch.int16, device=step.new_set.images.device)
+    course = Course(history, Sums(weight=spec.probe_weight))
     optimiser = make_optimiser(network, spec.training)
     if snapshot is not None:
         restore(snapshot, network, optimiser)

@@ -52,6 +52,18 @@ class GradientSums:
         else:
             _, residual = summed_loss(logits, labels, self._loss)
         inputs = torch.cat([features.double(), torch.full_like(residual[:, :1], float(self._biased))], dim=1)
+        self.add_gradients(residual, inputs, groups)
+        if self._loss is None:
+            self.losses.index_add_(0, groups, total - logits[torch.arange(len(labels)), labels])
+        else:
+            for group in torch.unique(groups).tolist():
+                mine = groups == group
+                self.losses[group] += summed_loss(logits[mine], labels[mine], self._loss)[0]
+        self.logits.index_add_(0, groups, logits)
+        self.counts.index_add_(0, groups, torch.ones(len(labels), dtype=torch.float64))
+
+    def add_gradients(self, residual: Tensor, inputs: Tensor, groups: Tensor) -> None:
+        """Of each image, the outer product of residual [n, k] and inputs [n, d + 1]."""
         order = torch.argsort(groups, stable=True)
         present, counts = torch.unique_consecutive(groups[order], return_counts=True)
         start = 0
@@ -59,13 +71,7 @@ class GradientSums:
             images = order[start : start + count]
             self.gradients[group].addmm_(residual[images].T, inputs[images])
             start += count
-            if self._loss is not None:
-                self.losses[group] += summed_loss(logits[images], labels[images], self._loss)[0]
-        if self._loss is None:
-            self.losses.index_add_(0, groups, total - logits[torch.arange(len(labels)), labels])
         self.lengths.index_add_(0, groups, residual.norm(dim=1) * inputs.norm(dim=1))  # an outer product's norm
-        self.logits.index_add_(0, groups, logits)
-        self.counts.index_add_(0, groups, torch.ones(len(labels), dtype=torch.float64))
 
     def make_room(self, groups: Tensor) -> None:
         """For groups that were not foreseen."""

@@ -32,6 +32,7 @@ from forgetscope.measuring.heads import LastLayer, feeding, find_last_layer, pla
 from forgetscope.measuring.own_gradients import own_gradient_sums
 from forgetscope.measuring.probe_data import Images, ProbeData as ProbeData
 from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
+from forgetscope.measuring.subsampled.estimates import SampledGradients, estimate
 from forgetscope.measuring.watching import kind_of, logits_of, undisturbed, watched
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Measurement:
     rounding: Tensor  # [P] bound for the error in the norm of f_c: where the norm is not above it, the terms are NaN
     new_logits: Tensor  # [P] mean logit of each past class over the new images; at the first probe this is LOG-SIM
     released_nic: Tensor  # [P] NIC's term with the entry that the released scripts read in second steps
+    variances: Coefficients | None = None  # of the terms, where some images stand for the others
     nodes: tuple[int, ...] = ()  # of the past classes
     head_nodes: int = 0  # how many the head has
     names: Mapping[int, str] = field(default_factory=dict)  # of the past classes by node, where somebody named them
@@ -90,6 +92,7 @@ def measure(
         loss = checked_loss(data.loss, data.nodes, last.nodes, torch.device("cpu"))
         sums = None if last.weight is None else _gradient_sums(last, data, loss)
         if sums is None:
+            _demand_all(last, data)
             last = replace(last, weight=None, bias=None)
             loss = checked_loss(data.loss, data.nodes, last.nodes, last.parameters[0].device)
             sums = own_gradient_sums(last, data, loss)
@@ -144,7 +147,8 @@ def _looked_at(network: nn.Module, data: Images, features: Features | None, head
 def _gradient_sums(last: LastLayer, data: Images, loss: Loss | None) -> GradientSums | None:
     """None where the network's own output is not that of a linear layer for all images."""
     assert last.weight is not None
-    sums = GradientSums(data.groups, *last.weight.shape, biased=last.bias is not None, loss=loss)
+    kind = GradientSums if data.population is None else SampledGradients
+    sums = kind(data.groups, *last.weight.shape, biased=last.bias is not None, loss=loss)
     with feeding(last, data.few()) as features:
         for chunk in data.chunks():
             found = [(*features(inputs), labels, groups) for inputs, labels, groups in chunk]
@@ -161,6 +165,8 @@ def _gradient_sums(last: LastLayer, data: Images, loss: Loss | None) -> Gradient
 
 def _combine(sums: GradientSums, data: Images) -> Measurement:
     """Uses the sums up: at 200 classes each of these gradients is 20 MB, and copies would cost more than the arithmetic."""
+    if isinstance(sums, SampledGradients):
+        return _estimated(sums, data)
     past = len(data.past_nodes)
     rest, kept, new = slice(0, past), slice(past, 2 * past), slice(2 * past, None)
     if data.apart:
@@ -180,7 +186,7 @@ def _combine(sums: GradientSums, data: Images) -> Measurement:
         full=full, bias=bias, new=mean_new, alpha=data.alpha, shares=data.shares, nodes=nodes, rounding=rounding
     )
     unknown = (data.kept == 0) | data.only_memory
-    from_past.masked_fill_(torch.diag(unknown) | data.only_memory | (not data.rehearses), torch.nan)
+    from_past.masked_fill_(_unknown_pairs(data), torch.nan)
     return Measurement(
         terms=_known(terms, data),
         pairs=torch.cat([from_past, from_new], dim=1),
@@ -196,6 +202,42 @@ def _combine(sums: GradientSums, data: Images) -> Measurement:
         nodes=tuple(data.past_nodes.tolist()),
         names=data.names,
     )
+
+
+def _estimated(sums: SampledGradients, data: Images) -> Measurement:
+    """The same from some images of each class."""
+    assert data.population is not None
+    found = estimate(sums, data.population, data.past_nodes, data.alpha, data.shares)
+    past = len(data.past_nodes)
+    found.pairs[:, :past].masked_fill_(_unknown_pairs(data), torch.nan)
+    return Measurement(
+        terms=_known(found.terms, data),
+        variances=_known(found.variances, data),
+        pairs=found.pairs,
+        gradient_norm=found.gradient_norm,
+        bias_norm=found.bias_norm.masked_fill((data.kept == 0) | data.only_memory, torch.nan),
+        loss_full=found.loss_full,
+        loss_rehearsal=found.loss_rehearsal,
+        rounding=found.rounding,
+        new_logits=found.new_logits[data.past_nodes],
+        released_nic=torch.full_like(found.rounding, torch.nan),
+        nodes=tuple(data.past_nodes.tolist()),
+        names=data.names,
+    )
+
+
+def _unknown_pairs(data: Images) -> Tensor:
+    """[P, P]"""
+    unknown = (data.kept == 0) | data.only_memory
+    return torch.diag(unknown) | data.only_memory | (not data.rehearses)
+
+
+def _demand_all(last: LastLayer, data: Images) -> None:
+    if data.population is not None:
+        raise InputError(
+            f"The last layer is {kind_of(last.head)}, which does not give features @ weight.T + bias: there some images cannot "
+            "stand for the others. Measure on all of them: leave out how many to look at."
+        )
 
 
 def _known(terms: Coefficients, data: Images) -> Coefficients:

@@ -36,6 +36,7 @@ class Images(ABC):
     loss: Loss | None
     names: Mapping[int, str]
     apart = True
+    population: Tensor | None = None  # [groups] images in all, where some of them stand for the others
 
     @property
     def groups(self) -> int:

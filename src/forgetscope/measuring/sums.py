@@ -49,6 +49,8 @@ class Sums:
     names: Mapping[int, str] = field(default_factory=dict)  # by node, where somebody named them; not part of a state
     head_nodes: int = 0  # of the head at the first probe; 0 is unknown
     alpha: float | None = None  # that the terms were measured with, where it is known: those of another are not added
+    variances: Tensor | None = None  # [coefficients, P], summed: where probes looked at some images only
+    weight: float = 1.0  # what each probe counts for in sums: more than 1 where it stands for others; not part of a state
 
     def __len__(self) -> int:
         """Of how many probes."""
@@ -62,7 +64,8 @@ class Sums:
         iterations, values = self.iterations + other.iterations, self.values + other.values
         pairs, names = _added(self.pairs, other.pairs), self.names or other.names
         alpha, head_nodes = other.alpha if self.alpha is None else self.alpha, self.head_nodes or other.head_nodes
-        return Sums(self.nodes or other.nodes, iterations, values, pairs, log_sim, names, head_nodes, alpha)
+        nodes, variances = self.nodes or other.nodes, _added(self.variances, other.variances)
+        return Sums(nodes, iterations, values, pairs, log_sim, names, head_nodes, alpha, variances, self.weight)
 
     def __radd__(self, other: object) -> Sums:
         return self + Sums() if isinstance(other, int) and other == 0 else NotImplemented  # what sum() begins with
@@ -71,6 +74,9 @@ class Sums:
         """One more probe; iteration: how many of training are done, by default the probes are counted."""
         self.add_terms(quantities_of(measurement), iteration)
         self.pairs = _added(self.pairs, measurement.pairs)
+        if measurement.variances is not None:  # every probe draws images of its own, so errors add up in squares
+            squares = torch.stack([getattr(measurement.variances, name) for name in COEFFICIENTS])
+            self.variances = _added(self.variances, squares)
         if self.log_sim is None:
             self.log_sim = measurement.new_logits
 
@@ -95,28 +101,35 @@ class Sums:
         """[quantities, P]: of the coefficients these are the values."""
         if not self.values:
             raise InputError("Nothing has been measured yet. Call probe.measure(network) first.")
-        return torch.stack(self.values).sum(dim=0)
+        return self.weight * torch.stack(self.values).sum(dim=0)
 
     @property
     def coefficients(self) -> Coefficients:
         """SIC, CIC, NIC and ALL-NIC over the probes so far."""
         return Coefficients(*self.totals[: len(COEFFICIENTS)])
 
+    @property
+    def errors(self) -> Coefficients | None:
+        """Standard errors of the coefficients so far; None where all images were looked at."""
+        return None if self.variances is None else Coefficients(*(self.weight * self.variances.sqrt()))
+
     def arrays(self) -> dict[str, Any]:
-        """What tables are made of; values [probes, quantities, P], totals [coefficients, P]."""
+        """What tables are made of; values [probes, quantities, P], totals and errors [coefficients, P]."""
         assert self.pairs is not None
         assert self.log_sim is not None
         return {
             "iterations": tuple(self.iterations),
             "values": torch.stack(self.values).numpy(),
             "totals": self.totals.numpy()[: len(COEFFICIENTS)],
-            "pairs": self.pairs.numpy(),
+            "pairs": (self.weight * self.pairs).numpy(),
             "log_sim": self.log_sim.numpy(),
+            "errors": None if self.variances is None else (self.weight * self.variances.sqrt()).numpy(),
         }
 
     def reset(self) -> None:
         """Back to nothing measured."""
         self.iterations, self.values, self.pairs, self.log_sim, self.head_nodes = [], [], None, None, 0
+        self.variances = None
 
     def state_dict(self) -> dict[str, Tensor]:
         found = {
@@ -124,6 +137,7 @@ class Sums:
             "alpha": None if self.alpha is None else torch.tensor(self.alpha, dtype=torch.float64),
             "pairs": self.pairs,
             "log_sim": self.log_sim,
+            "variances": self.variances,
             "head_nodes": torch.tensor(self.head_nodes) if self.head_nodes else None,
         }
         if self.values:
@@ -136,7 +150,8 @@ class Sums:
         States of earlier versions do not tell their alpha: it is taken to be the one that is known here."""
         remedy, needed = "Load what Sums.state_dict() gave.", {"iterations", "values"}
         names = set(state) if isinstance(state, Mapping) else {type(state)}
-        if names - {"nodes", "alpha"} and not needed <= names <= needed | {"nodes", "alpha", "pairs", "log_sim", "head_nodes"}:
+        others = {"nodes", "alpha", "pairs", "log_sim", "head_nodes", "variances"}
+        if names - {"nodes", "alpha"} and not needed <= names <= needed | others:
             raise InputError(f"{sorted(map(str, names))} are not the names of a state_dict of Sums. {remedy}")
         if not names and self.state_dict():  # that of empty sums without nodes is {}, as in our snapshots before a probe
             raise InputError(f"The state is {{}}, without sums. {remedy} To begin anew, call reset().")
@@ -147,6 +162,7 @@ class Sums:
         probes, classes = found.get("values", ())[:1], found.get("values", found.get("nodes", ()))[-1:] or (0,)
         expected = {"nodes": classes, "iterations": probes, "values": (*probes, len(QUANTITIES), *classes), "log_sim": classes}
         expected["head_nodes"] = expected["alpha"] = ()
+        expected["variances"] = (len(COEFFICIENTS), *classes)
         expected["pairs"] = (*classes, *max(classes, found.get("pairs", ())[-1:]))  # as many new classes as there are
         if wrong := [name for name in sorted(found, reverse=True) if found[name] != expected[name]]:  # values first
             raise InputError(f"{wrong[0]} has the shape {found[wrong[0]]}, expected {expected[wrong[0]]}. {remedy}")
@@ -154,15 +170,16 @@ class Sums:
         alpha = float(parts["alpha"]) if "alpha" in parts else None
         self._demand(tuple(parts["nodes"].tolist()) if "nodes" in parts else None, values, alpha)
         self.iterations, self.values = (parts["iterations"].tolist() if values else []), values
-        self.pairs, self.log_sim = parts.get("pairs"), parts.get("log_sim")
+        self.pairs, self.log_sim, self.variances = parts.get("pairs"), parts.get("log_sim"), parts.get("variances")
         self.head_nodes = int(parts.get("head_nodes", 0))
 
     def to_frame(self) -> pd.DataFrame:
         """A row per past class, named by its head node: the sums of its terms, and LOG-SIM."""
         sums = dict(zip(COEFFICIENTS, self.totals.numpy(), strict=False))
         log_sim = {} if self.log_sim is None else {"log_sim": self.log_sim.numpy()}
+        errors = {} if self.errors is None else {f"{name}_se": getattr(self.errors, name).numpy() for name in COEFFICIENTS}
         nodes = range(self.values[0].shape[1]) if self.nodes is None else self.nodes
-        return frame_of(tuple(nodes), self.names, sums | log_sim)
+        return frame_of(tuple(nodes), self.names, sums | errors | log_sim)
 
     def __repr__(self) -> str:
         classes = "" if self.nodes is None else f" of {counted(len(self.nodes), 'past class')}"

@@ -142,6 +142,7 @@ def _measurements(sums: Sums, classes: Classes, passes: Passes, why_unweighted: 
         found,
         values=_spread(found.values, at, past),
         totals=_spread(found.totals, at, past),
+        errors=None if found.errors is None else _spread(found.errors, at, past),
         log_sim=_spread(found.log_sim, at, past),
         pairs=pairs,
         unknown=unknown,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from forgetscope.foreign import Count, Id, StrictRecord, Text, first_problem, strict_json
+from forgetscope.measuring.subsampled.quotas import FEWEST
 from forgetscope.spec import StepSpec, canonical_id, step_id
 
 TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra", "predictions", "keepsakes", "carried"]
@@ -133,6 +134,10 @@ def _contradiction(spec: StepSpec, parent: str | None) -> str | None:
         return "one of retention and memory must be set, and probe_every not be negative"
     if rehearsal is not None and rehearsal.forecast and (rehearsal.keepsake is None or not rehearsal.probe_every):
         return "a forecast without keepsakes, or without probes"
+    if rehearsal is not None and not (
+        2 <= (rehearsal.probes or 2) <= training.epochs + 1 and (rehearsal.probe_images or FEWEST) >= FEWEST
+    ):
+        return f"probes = {rehearsal.probes} in {training.epochs} epochs, probe_images = {rehearsal.probe_images}"
     return None
 
 

@@ -22,6 +22,7 @@ ROW_GROUPS = 1000
 
 _INT32, _INT64, _FLOAT, _TEXT = pa.int32(), pa.int64(), pa.float64(), pa.string()
 _SINGLE, _VECTOR = pa.float32(), pa.list_(pa.float32())
+ERRORS = ("sic_se", "cic_se", "nic_se", "all_nic_se")  # of the coefficients, in their order
 _TERMS = dict.fromkeys(("sic", "cic", "nic", "all_nic", "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal"), _FLOAT)
 _PROBES = {"probe": _INT32, "iteration": _INT64, "class_id": _INT32, **_TERMS}
 _FORECAST = dict.fromkeys(FORECAST, _FLOAT)
@@ -30,7 +31,7 @@ SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
     "classes": {
         **{"class_id": _INT32, "class_name": _TEXT, "head_node": _INT32, "introduced_step": _INT32, "train_images": _INT32},
         **{"rehearsal_images": _INT32, "share": _FLOAT, "accuracy_when_learned": _FLOAT, "accuracy": _FLOAT},
-        **dict.fromkeys(("forgetting", "sic", "cic", "nic", "all_nic", "log_sim"), _FLOAT),
+        **dict.fromkeys(("forgetting", "sic", "cic", "nic", "all_nic", "log_sim", *ERRORS), _FLOAT),
         **{"missing_terms": _INT32, "missing": _TEXT},
         **_FORECAST,
     },
@@ -50,7 +51,7 @@ ONE_OF_THEM: tuple[Spread, ...] = ("variance", "covariance")  # columns of which
 WITH_FORECAST = ("accuracy", "probability")  # columns of keepsakes
 # Columns that are there only where a run asks for them.
 ONLY_IF_ASKED: dict[TableName, tuple[str, ...]] = {
-    "classes": FORECAST,
+    "classes": (*FORECAST, *ERRORS),
     "probes": FORECAST,
     "keepsakes": (*ONE_OF_THEM, *WITH_FORECAST),
     "carried": ONE_OF_THEM,

@@ -20,7 +20,7 @@ from forgetscope.measuring.keepsakes import Carried, Keepsake
 from forgetscope.measuring.quantities import COEFFICIENTS, ESTIMATES, FORECAST, QUANTITIES
 from forgetscope.spec import Kept
 from forgetscope.store.stepfiles import TableName
-from forgetscope.store.tablefiles import ONLY_IF_ASKED, SCHEMAS, WITH_FORECAST
+from forgetscope.store.tablefiles import ERRORS, ONLY_IF_ASKED, SCHEMAS, WITH_FORECAST
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -32,10 +32,11 @@ class Measurements:
 
     iterations: Sequence[int]  # of each probe
     values: Values  # [probes, quantities, P]; NaN where a term is missing
-    totals: Values  # [coefficients, P]: the plain sums over the probes, as whoever measured added them up
+    totals: Values  # [coefficients, P]: the sums over the probes, as whoever measured added them up
     pairs: Values  # [P, P + N], summed over probes
     log_sim: Values  # [P]
     unknown: Sequence[str | None] = ()  # of each class, why some of its terms cannot be known at any probe
+    errors: Values | None = None  # [coefficients, P]: standard errors of the totals, where probes looked at some images only
 
     def missing_terms(self) -> dict[str, NDArray[np.int64]]:
         """At how many probes each class lacked a term, by reason: nothing can be projected on such a gradient."""
@@ -110,6 +111,7 @@ def class_table(
     counts = np.zeros(past, np.int64)
     if measured is not None:
         measures |= dict(zip(COEFFICIENTS, measured.totals, strict=True)) | {"log_sim": measured.log_sim}
+        measures |= {} if measured.errors is None else dict(zip(ERRORS, measured.errors, strict=True))
         by_reason, probes = measured.missing_terms(), len(measured.iterations)
         counts = np.stack(list(by_reason.values())).sum(axis=0)
         reasons = [[f"{why} at {n[c]} of {probes} probes" for why, n in by_reason.items() if n[c]] for c in range(past)]
