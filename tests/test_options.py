@@ -27,6 +27,7 @@ LARGEST = {
     "learning_rate": 100.0,
     "weight_decay": 10.0,
     "probe_every": 100_000,
+    "probe_images": 10**6,
     "all_layers_every": 100_000,
     "seed": 2**63 - 1,
     "sequence_seed": 2**63 - 1,

@@ -147,6 +147,7 @@ def test_a_whole_snapshot_fits_wherever_it_was_taken(whole: list[StoredStep], tm
         {"validation": 0.2},
         {"alpha": 0.3, "batch": 50, "first_batch": 64},
         {"probe_every": 2, "epochs": 3, "all_layers_every": 2},
+        {"probes": 3, "probe_images": 8, "epochs": 3, "released_nic": False},
         {"probe_every": 0, "all_layers_every": 0, "every_iteration": False, "released_nic": False},
         {"policy": "least-forgotten", "retention": 0.05},
         {"network": "resnet8-projected"},

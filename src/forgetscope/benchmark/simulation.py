@@ -288,7 +288,7 @@ class Simulation:
         sums = terms.sum(axis=0)
         return Measurements(
             iterations=[epoch * per_epoch for epoch in epochs],
-            values=np.concatenate([terms, levels], axis=1),
+            values=np.concatenate([terms / spec.probe_weight, levels], axis=1),
             totals=sums,
             pairs=np.hstack([_past_pairs(rng, sums[SIC], sums[CIC]), _new_pairs(latent)]),
             log_sim=LOG_SIM_MEAN + LOG_SIM_SCALE * log_sim,

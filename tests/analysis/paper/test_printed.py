@@ -77,6 +77,8 @@ def differing(folder: Path, **options: Any) -> tuple[str, ...] | None:
         ("brightness", 0.5, f"brightness = 0.5 (paper: {63 / 255})"),
         ("brightness_rounded", True, "brightness_rounded = True (paper: not set)"),
         ("probe_every", 10, "probe_every = 10 (paper: 1)"),
+        ("probes", 6, "probes = 6 (paper: not set)"),
+        ("probe_images", 50, "probe_images = 50 (paper: not set)"),
         ("first_batch", 32, "first_batch = 32 (paper: 64)"),
         ("precision", "bfloat16", "precision = bfloat16 (paper: not set)"),
         ("normalisation", "cifar10", "normalisation = cifar10 (paper: not set)"),

@@ -168,6 +168,24 @@ def test_the_paragraph_reads_as_a_person_would_write_it(same: Analysis) -> None:
     assert statistics.endswith("factors coded to sum to zero. Nothing was excluded.")
 
 
+def test_cheap_probes_are_told(tmp_path: Path) -> None:
+    shape = {
+        "experiments": 2,
+        "increments": [0.1],
+        "retentions": [0.08],
+        "epochs": 20,
+        "steps": 2,
+        "probes": 6,
+        "probe_images": 50,
+    }
+    simulate(BenchmarkSpec.load("glyphs", shape), Store(tmp_path / "store"), seed=2, reruns=0)
+    described, _ = paragraphs(analyse(tmp_path / "store", resamples=10, cached=False))
+    assert described.endswith(
+        "Interference was measured 6 times, evenly from before training to its end; coefficients are means over these times "
+        "21. Each measurement looked at 50 images of each past class, drawn anew, so coefficients are estimates."
+    )
+
+
 def test_every_behaviour_of_the_released_scripts_is_named(tmp_path: Path) -> None:
     shape = {"experiments": 2, "increments": [0.1], "retentions": [0.08, 0.2], "script_behaviour": "released", "epochs": 4}
     spec = BenchmarkSpec.load("tiny-imagenet", shape)
