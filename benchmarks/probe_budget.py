@@ -5,10 +5,10 @@
 
 Second steps of ten classes of CIFAR-100 after ten others (`forgetscope data get cifar100`), uniform policy, one thread:
 ResNet-8 at 16 x 16 for 20 epochs, ResNet-32 at 32 x 32 for 10. One training per experiment: after each epoch it is measured on
-all images and, at the same weights, on some, several times with other draws. Fewer probes are some of these. A setting's cost is
-its probes' processor time divided by that of all epochs of the same training. Agreement is with the exact sums over all epochs,
-over the ten past classes: rank correlation and Pearson's, mean over draws, then over experiments with 95 % t intervals, in
-Fisher's z.
+all images and, at the same weights, on some, several times with other draws. Fewer probes are some of these. A setting's cost
+is its probes' processor time divided by that of all epochs of the same training. Agreement is with the exact sums over all
+epochs, over the ten past classes: rank correlation and Pearson's, mean over draws, then over experiments with 95 % t intervals,
+in Fisher's z.
 
 Sizes and seeds were fixed before any of these runs; the table of probes = "auto" is from runs with other seeds (901 to 903).
 """

@@ -48,7 +48,7 @@ Batch = Annotated[StrictInt, Field(ge=2, le=65_536)]
 # What probes = "auto" takes: a probe after each epoch, up to so many, and so many images of each past class: fewer in long
 # training, which has more probes to add up, and more where much of a class is kept (of a memory that is not known), because
 # then SIC and CIC are small differences. {epochs up to: (images, images where much is kept)}
-AUTOMATIC_IMAGES = {10: (100, 130), 40: (60, 130), 100: (40, 80), 100_000: (30, 60)}
+AUTOMATIC_IMAGES = {10: (100, 100), 40: (60, 100), 100: (40, 80), 100_000: (30, 60)}
 MOST_AUTOMATIC_PROBES, MUCH = 101, 0.15
 NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
 

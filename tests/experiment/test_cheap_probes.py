@@ -88,8 +88,8 @@ def test_options_that_do_not_go_together_are_refused_with_their_value(options: d
     ("options", "probes", "images"),
     [
         ({}, 21, 60),
-        ({"retention": 0.4}, 21, 130),
-        ({"memory": 400}, 21, 130),
+        ({"retention": 0.4}, 21, 100),
+        ({"memory": 400}, 21, 100),
         ({"epochs": 5}, 6, 100),
         ({"epochs": 100}, 101, 40),
         ({"epochs": 170}, 101, 30),
