@@ -31,6 +31,8 @@ Purpose = Literal[
     "simulation",
     "bootstrap",
     "noise",
+    "forecast",
+    "forecast-images",
 ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +21,7 @@ from forgetscope.learning.snapshots import Snapshot, momentum_of, save_snapshot
 from forgetscope.measuring.sums import Sums
 from forgetscope.store.tables import Measurements, Values
 
+FORECASTS = "forecasts"  # among what was measured, in a snapshot
 SAVE_SECONDS = 300.0  # the longest stretch of training without a snapshot
 SMALL = 4e6  # bytes of a snapshot that is saved after every epoch, however short
 BYTES_PER_SECOND = 3e6  # of larger ones, on average: so 64 steps at a time write 0.2 GB/s to a shared file system
@@ -32,6 +34,7 @@ class Course:
     image_history: Tensor
     measured: Sums = field(default_factory=Sums)
     extra: dict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))  # by the name of what is measured beside it
+    forecasts: list[Tensor] = field(default_factory=list)  # of each probe [forecast, P], where the step makes any
     history: list[dict[str, float]] = field(default_factory=list)  # loss and accuracy per epoch
     seconds: dict[str, float] = field(default_factory=lambda: {"probe_seconds": 0.0})  # by what was measured
     divergence: Divergence | None = None
@@ -39,10 +42,12 @@ class Course:
     def measured_state(self) -> dict[str, Tensor]:
         """Of all sums, for a snapshot; small, and empty before the first probe."""
         beside = {f"extra.{name}.{part}": t for name, sums in self.extra.items() for part, t in sums.state_dict().items()}
-        return {**self.measured.state_dict(), **beside}
+        return {**self.measured.state_dict(), **beside, **({FORECASTS: torch.stack(self.forecasts)} if self.forecasts else {})}
 
     def load_measured(self, state: Mapping[str, Tensor]) -> None:
-        self.measured.load_state_dict({name: t for name, t in state.items() if not name.startswith("extra.")})
+        self.forecasts = list(state.get(FORECASTS, ()))
+        own = {name: t for name, t in state.items() if not name.startswith("extra.") and name != FORECASTS}
+        self.measured.load_state_dict(own)
         for measure in {name.split(".")[1] for name in state if name.startswith("extra.")}:
             before = f"extra.{measure}."
             parts = {name.removeprefix(before): t for name, t in state.items() if name.startswith(before)}
@@ -51,6 +56,11 @@ class Course:
     def extra_arrays(self) -> dict[str, tuple[list[int], Values]]:
         """For the table, in the order of the measures' names: iterations, and values [probes, quantities, P]."""
         return {name: (sums.iterations, torch.stack(sums.values).numpy()) for name, sums in sorted(self.extra.items())}
+
+    def forecast_array(self, known: bool = True) -> Values | None:
+        """For the tables [probes, forecast, P]; None where the step makes none. known: else they are all missing."""
+        found = torch.stack(self.forecasts).numpy() if self.forecasts else None
+        return found if known or found is None else np.full_like(found, np.nan)
 
 
 def measurements(sums: Sums) -> Measurements | None:

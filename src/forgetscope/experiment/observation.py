@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from forgetscope.experiment.course import Course, measurements
+from forgetscope.experiment.forecast import StepForecast
 from forgetscope.experiment.preparation import Prepared
 from forgetscope.files import replace_durably
 from forgetscope.measuring.measurement import Measurement, ProbeData, measure, measure_all_layers
@@ -27,8 +28,10 @@ class Observer:
     `so_far`: where the probes so far are kept for whoever looks on. `look_up` is called before each batch of images: a probe
     may take minutes, and somebody may want it to stop."""
 
-    def __init__(self, step: Prepared, course: Course, so_far: Path, look_up: Callable[[], None]) -> None:
-        self._step, self._course, self._so_far = step, course, so_far
+    def __init__(
+        self, step: Prepared, forecast: StepForecast | None, course: Course, so_far: Path, look_up: Callable[[], None]
+    ) -> None:
+        self._step, self._forecast, self._course, self._so_far = step, forecast, course, so_far
         self._data = _probe_data(step, look_up)
 
     def epoch_ended(self, epoch: int, iteration: int) -> None:
@@ -43,10 +46,13 @@ class Observer:
         if spec.is_probed(epoch):
             with self._timed("probe_seconds"):
                 measurement = measure(self._step.network, self._looked_at(epoch), trusted=True)
+            if self._forecast is not None:
+                course.forecasts.append(self._forecast.measure())
+            with self._timed("probe_seconds"):
                 course.measured.add(measurement, iteration)
                 if spec.rehearsal.released_nic and spec.step == RELEASED_STEP:
                     course.extra[RELEASED].add_terms(_released(measurement), iteration)
-                table = probes_table(measurements(course.measured), self._step.past)
+                table = probes_table(measurements(course.measured), self._step.past, course.forecast_array())
                 replace_durably(self._so_far, parquet_bytes(table), missing_ok=True)
         if spec.is_probed_in_all_layers(epoch):
             course.extra[ALL_LAYERS].add_terms(whole, iteration)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,16 +16,17 @@ from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.experiment.settings import Settings
+from forgetscope.forecasting.accuracy import class_accuracies
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
-from forgetscope.learning.networks import build_network, check_features, grow_head
+from forgetscope.learning.networks import build_network, check_features, grow_head, head_of
 from forgetscope.learning.policies import choose
 from forgetscope.learning.rsgd import TrainingSet
-from forgetscope.measuring.keepsakes import Keepsake, keepsake, spread_length
+from forgetscope.measuring.keepsakes import Carried, Keepsake, keepsake, spread_length
 from forgetscope.randomness import Streams
 from forgetscope.spec import Kept, RehearsalSpec, StepSpec, step_id
 from forgetscope.store import StoredStep
-from forgetscope.store.stepfiles import STATE
+from forgetscope.store.stepfiles import CARRIED, KEEPSAKES, STATE
 from forgetscope.store.tablefiles import LIST_BYTES
 from forgetscope.store.tables import Indices
 
@@ -44,17 +45,18 @@ class Inherited:
     history: NDArray[np.int64]  # of their images, class after class
     kept: Mapping[int, Indices]  # the parent's rehearsal set
     keepsakes: Mapping[int, Keepsake | None]  # of its past classes, as far as it has them; empty where the step asks for none
+    carried: Mapping[int, Carried | None]  # likewise, for a forecast
 
     @classmethod
     def of_first_step(cls, images_of: Mapping[int, Indices]) -> Inherited:
         """Of one that was trained here, is in no store, and kept no history of its images."""
         classes, images = tuple(images_of), sum(len(images) for images in images_of.values())
         learned = np.full(len(classes), np.nan)
-        return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {}, {})
+        return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {}, {}, {})
 
     @classmethod
-    def from_record(cls, parent: StoredStep, data: DataSet, kind: Kept | None = None) -> Inherited:
-        """kind: of keepsakes, if the step asks for them.
+    def from_record(cls, parent: StoredStep, data: DataSet, wanted: RehearsalSpec | None = None) -> Inherited:
+        """wanted: by the step, which says what keepsakes it asks for.
 
         Checksums that fit do not prove that tables and state are what this step left: all that can be told is checked."""
         if parent.simulated is not None:
@@ -79,7 +81,8 @@ class Inherited:
             learned_last=parent.spec.classes,
             history=history.astype(np.int64),
             kept=_kept(parent, older, data),
-            keepsakes=_keepsakes(parent, older, kind) if kind else {},
+            keepsakes=_keepsakes(parent, older, wanted) if wanted and wanted.keepsake else {},
+            carried=_carried(parent, older, wanted) if wanted and wanted.forecast else {},
         )
 
 
@@ -114,10 +117,18 @@ def _kept(parent: StoredStep, older: Sequence[int], data: DataSet) -> dict[int, 
     return kept
 
 
-def _keepsakes(parent: StoredStep, older: Sequence[int], kind: Kept) -> Mapping[int, Keepsake | None]:
+def _keepsakes(parent: StoredStep, older: Sequence[int], wanted: RehearsalSpec) -> Mapping[int, Keepsake | None]:
     """Of the parent's past classes; None where it kept nothing, or something else, of them."""
-    same = parent.spec.rehearsal is not None and parent.spec.rehearsal.keepsake == kind
-    return parent.keepsakes() if same else dict.fromkeys(older)
+    return parent.keepsakes() if _kept_kind(parent) == wanted.keepsake else dict.fromkeys(older)
+
+
+def _carried(parent: StoredStep, older: Sequence[int], wanted: RehearsalSpec) -> Mapping[int, Carried | None]:
+    """The same of where its forecast found them as it ended."""
+    return parent.carried() if _kept_kind(parent) == wanted.keepsake and parent.forecasts else dict.fromkeys(older)
+
+
+def _kept_kind(step: StoredStep) -> Kept | None:
+    return step.spec.rehearsal.keepsake if step.spec.rehearsal else None
 
 
 @dataclass(frozen=True)
@@ -155,8 +166,7 @@ def prepare(
 ) -> Prepared:
     """first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
     device = settings.device
-    kind = spec.rehearsal.keepsake if spec.rehearsal else None
-    inherited = None if parent is None else Inherited.from_record(parent, data, kind)
+    inherited = None if parent is None else Inherited.from_record(parent, data, spec.rehearsal)
     past = () if inherited is None else inherited.classes
     images_of = {label: _images_to_use(spec, data, label) for label in (*past, *spec.classes)}
     normalise = Normalisation.of(data, device, settings.channels_last, spec.training.normalisation)
@@ -170,7 +180,7 @@ def prepare(
     else:
         network = build_network(name, len(inherited.classes), None, source)
         _take_over(network, parent, inherited, data)
-        _check_keepsakes(network, parent, inherited, kind)
+        _check_keepsakes(network, parent, inherited, spec.rehearsal.keepsake if spec.rehearsal else None)
     network.to(device)
     if not settings.channels_last:
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
@@ -264,10 +274,13 @@ def _check_keepsakes(network: nn.Module, parent: StoredStep, inherited: Inherite
     head = network.head
     assert isinstance(head, nn.Linear)  # as check_network saw
     numbers = head.in_features + spread_length(kind, head.in_features)
-    for label, one in inherited.keepsakes.items():
+    for file, label, one in [
+        *((KEEPSAKES, *entry) for entry in inherited.keepsakes.items()),
+        *((CARRIED, *entry) for entry in inherited.carried.items()),
+    ]:
         if one is not None and one.mean is not None and len(one.mean) != head.in_features:
             reason = f"{len(one.mean)} features of class {label}, and the network has {head.in_features}"
-            raise _not_its_own(parent, "keepsakes.parquet", reason)
+            raise _not_its_own(parent, file, reason)
     if (size := 4 * numbers * len(inherited.classes)) > LIST_BYTES:
         advice = 'Use "variance", or a network with fewer' if kind == "covariance" else "Use a network with fewer"
         raise SpecError(
@@ -305,6 +318,7 @@ def _look_back(
     sizes = [len(images_of[label]) for label in inherited.learned_last]
     history = dict(zip(inherited.learned_last, np.split(inherited.history, np.cumsum(sizes)[:-1]), strict=True))
     chosen, keepsakes, kind = dict[int, Indices](), dict(inherited.keepsakes), spec.rehearsal.keepsake
+    made = dict[int, tuple[Keepsake, NDArray[np.float64]]]()  # with features, by head node
     for node, label in enumerate(inherited.classes):
         if label in inherited.kept:
             chosen[label] = inherited.kept[label][: quota[label]]
@@ -320,7 +334,14 @@ def _look_back(
         chosen[label] = images_of[label][positions]
         if kind is not None:
             right = candidates.logits.argmax(axis=1) == node
-            keepsakes[label] = keepsake(candidates.features, right, kind, spec.step - 1)
+            made[node] = keepsake(candidates.features, right, kind, spec.step - 1), candidates.features
+    accuracies = (
+        class_accuracies({node: features for node, (_, features) in made.items()}, *head_of(network))
+        if spec.rehearsal.forecast
+        else {}
+    )
+    for node, (one, _) in made.items():
+        keepsakes[inherited.classes[node]] = replace(one, accuracy=accuracies.get(node))
     return chosen, keepsakes
 
 

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from forgetscope.experiment.course import FORECASTS
 from forgetscope.experiment.observation import RELEASED_STEP
 from forgetscope.experiment.preparation import Prepared
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.learning.snapshots import Snapshot
-from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
+from forgetscope.measuring.quantities import COEFFICIENTS, FORECAST, QUANTITIES
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
 
 Form = tuple[torch.dtype, tuple[int, ...]]
@@ -38,6 +39,8 @@ def fits(snapshot: Snapshot, step: Prepared) -> bool:
         expected |= {"measured.pairs": (torch.float64, (past, both)), "measured.log_sim": (torch.float64, (past,))}
         if rehearsal is not None and rehearsal.probe_images is not None:
             expected["measured.variances"] = (torch.float64, (len(COEFFICIENTS), past))
+        if rehearsal is not None and rehearsal.forecast:
+            expected[f"measured.{FORECASTS}"] = (torch.float64, (len(probed[""]), len(FORECAST), past))
     return _forms(snapshot.tensors()) == expected and all(
         snapshot.measured[f"{prefix}iterations"].tolist() == iterations for prefix, iterations in probed.items()
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from forgetscope.data.images import DataSet, demand_unchanged
 from forgetscope.experiment.course import Course, Saver, measurements
 from forgetscope.experiment.evaluation import evaluate
+from forgetscope.experiment.forecast import StepForecast
 from forgetscope.experiment.observation import Observer
 from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
 from forgetscope.experiment.resuming import fits
@@ -28,6 +29,7 @@ from forgetscope.spec import StepSpec
 from forgetscope.store import StepRecord, Store, StoredStep, TableName
 from forgetscope.store.tables import (
     ClassFacts,
+    carried_table,
     class_table,
     confusion_table,
     extra_table,
@@ -72,11 +74,14 @@ def run_step(
         if snapshot is not None and not fits(snapshot, step):
             put_aside(snapshot_file(working, snapshot))  # the other one, or the start of the step, takes over
             return run_step(id, parent, spec, data, store, asked, on_epoch, note, stop, first)
-        _note_missing(step, note)
+        forecast = StepForecast(step) if spec.rehearsal is not None and spec.rehearsal.forecast else None
+        _note_missing(step, forecast, note)
         start = {"weights": weights_digest(step.network)}  # before a snapshot is restored into it
         with stop.deferred():
-            course = _train(step, working, snapshot, settings, stop, on_epoch)
-        results = _results(step, course)
+            course = _train(step, forecast, working, snapshot, settings, stop, on_epoch)
+        results = _results(step, forecast, course)
+        if forecast is not None:
+            course.seconds["forecast_seconds"] = forecast.seconds
     record = StepRecord(
         id=id,
         parent=None if parent is None else parent.id,
@@ -96,15 +101,20 @@ def run_step(
     return store.commit(record, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def _note_missing(step: Prepared, note: Callable[[str], None]) -> None:
-    """Of which classes the step was to have keepsakes, and its parent has none to hand on."""
-    missing = [step.data.classes[label] for label, found in step.keepsakes.items() if found is None]
-    if missing:
-        listed = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        note(f"There is no keepsake of {listed}: the parent of step {step.spec.step} was made without them. They stay missing.")
+def _note_missing(step: Prepared, forecast: StepForecast | None, note: Callable[[str], None]) -> None:
+    """Of which classes the step was to have keepsakes, or forecasts, and its parent has nothing to hand on."""
+    unkept = [label for label, found in step.keepsakes.items() if found is None]
+    unknown = [] if forecast is None else [step.past[node] for node, one in forecast.known.items() if one is None]
+    unknown = [label for label in unknown if label not in unkept]
+    for what, labels in (("keepsake", unkept), ("forecast", unknown)):
+        if labels:
+            names = ", ".join(step.data.classes[label] for label in labels[:5])
+            more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+            parent = f"the parent of step {step.spec.step} was made without them"
+            note(f"There is no {what} of {names}{more}: {parent}. They stay missing.")
 
 
-def _results(step: Prepared, course: Course) -> dict[str, Any]:
+def _results(step: Prepared, forecast: StepForecast | None, course: Course) -> dict[str, Any]:
     """Tables and state. Of a step that diverged: its probes so far and when it happened. Sums over a part of training are no
     coefficients."""
     probed, divergence = measurements(course.measured), course.divergence
@@ -114,20 +124,33 @@ def _results(step: Prepared, course: Course) -> dict[str, Any]:
     else:
         predictions, measured = None, None
         why = {"unmeasured": f"diverged at iteration {divergence.iteration}"}
-        facts = {"epoch": divergence.epoch, "iteration": divergence.iteration, "loss": str(divergence.loss)}
-        rest = {"state": {}, "divergence": facts}
+        when = {"epoch": divergence.epoch, "iteration": divergence.iteration, "loss": str(divergence.loss)}
+        rest = {"state": {}, "divergence": when}
     nothing = np.zeros((len(step.classes),) * 2, np.int64)
     confusion = nothing if predictions is None else predictions.confusion(len(step.classes))
+    facts = _facts(step, class_accuracy(confusion))
     tables: dict[TableName, pa.Table] = {
-        "classes": class_table(_facts(step, class_accuracy(confusion)), step.rehearsal, measured, **why),
+        "classes": class_table(
+            facts,
+            step.rehearsal,
+            measured,
+            forecasts=course.forecast_array(divergence is None),
+            probe_weight=step.spec.probe_weight,
+            **why,
+        ),
         "pairs": pairs_table(measured, step.classes, len(step.past)),
         "confusion": confusion_table(confusion, step.classes),
-        "probes": probes_table(probed, step.past),
+        "probes": probes_table(probed, step.past, course.forecast_array()),
         "rehearsal": rehearsal_table(step.rehearsal),
         "predictions": predictions_table(predictions, step.classes),
     }
-    if step.spec.rehearsal is not None and step.spec.rehearsal.keepsake is not None:
-        tables["keepsakes"] = keepsakes_table(step.keepsakes, step.spec.rehearsal.keepsake)
+    if step.spec.rehearsal is not None and (kind := step.spec.rehearsal.keepsake) is not None:
+        if forecast is None:
+            tables["keepsakes"] = keepsakes_table(step.keepsakes, kind)
+        else:
+            carried = forecast.carried() if divergence is None else dict.fromkeys(step.past)
+            tables["keepsakes"] = keepsakes_table(forecast.keepsakes, kind, forecast=True)
+            tables["carried"] = carried_table(carried, kind)
     if course.extra:
         tables["extra"] = extra_table(course.extra_arrays(), step.past)
     return {"tables": tables, **rest}
@@ -135,6 +158,7 @@ def _results(step: Prepared, course: Course) -> dict[str, Any]:
 
 def _train(
     step: Prepared,
+    forecast: StepForecast | None,
     working: Path,
     snapshot: Snapshot | None,
     settings: Settings,
@@ -152,7 +176,7 @@ def _train(
         course.history = snapshot.history
         course.image_history.copy_(snapshot.images)
     saver = Saver(working, settings, stop, network, optimiser, course, snapshot)
-    observer = Observer(step, course, working / "probes.parquet", saver.look_up)
+    observer = Observer(step, forecast, course, working / "probes.parquet", saver.look_up)
     demand_unchanged(step.data)  # all images to train on and to measure have been copied by now
     if snapshot is None:
         observer.epoch_ended(0, 0)

@@ -1,6 +1,6 @@
 """Forgetting predicted without past images: from what was kept of a class's features, the memory and the new images.
 
 Arrays in, arrays out. `accuracy`: how well a class was known when it was learned, from its training images; `translation`: how
-features have moved since; `forecaster`: what that means for each class, with an error; `evening`:
-offsets under which classes would be forgotten alike. Nothing here sees a test image.
+features have moved since; `forecaster`: what that means for each class, with an error; `stand_ins`: what it means for
+the coefficients; `evening`: offsets under which classes would be forgotten alike. Nothing here sees a test image.
 """

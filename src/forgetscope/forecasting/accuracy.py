@@ -5,6 +5,8 @@ leaving it out: one Newton step away from the trained head, as approximate leave
 Hessian of the cross-entropy node by node. What the features owe to the image stays in, so some optimism is left.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -42,3 +44,23 @@ def leave_one_out(
             logits[:, node] += reach * residuals[:, node] / (1 - curvature[:, node] * reach).clamp(min=LEAST)
     right: NDArray[np.bool_] = logits.argmax(dim=1).numpy() == nodes
     return right
+
+
+def class_accuracies(
+    features: Mapping[int, NDArray[np.float64]], weight: NDArray[np.float64], bias: NDArray[np.float64]
+) -> dict[int, float]:
+    """The share of each class's images that is right by `leave_one_out`, of classes that were learned together.
+
+    features [n, d] by head node; a class of which some are not finite is left out.
+
+    >>> import numpy as np
+    >>> features = {0: np.array([[0.0], [0.1], [0.2]]), 1: np.array([[0.8], [0.9], [1.0], [0.45]])}
+    >>> class_accuracies(features, np.array([[-5.0], [5.0]]), np.array([2.0, -2.0]))
+    {0: 1.0, 1: 0.75}
+    """
+    finite = {node: found for node, found in features.items() if np.isfinite(found).all()}
+    if not finite:
+        return {}
+    nodes = np.repeat(list(finite), [len(found) for found in finite.values()])
+    right = leave_one_out(np.concatenate(list(finite.values())), nodes, weight, bias)
+    return {node: float(right[nodes == node].mean()) for node in finite}

@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -144,6 +145,13 @@ def grow_head(network: nn.Module, new_classes: int, rng: np.random.Generator) ->
         head.weight[: old.out_features] = old.weight
         head.bias[: old.out_features] = old.bias
     network.head = head
+
+
+def head_of(network: nn.Module) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weight [k, d] and bias [k] as they are now."""
+    head = network.head
+    assert isinstance(head, nn.Linear)  # as check_network saw
+    return head.weight.detach().cpu().double().numpy(), head.bias.detach().cpu().double().numpy()
 
 
 def _backbone(name: str) -> tuple[nn.Module, int]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from forgetscope.measuring.keepsakes import Carried, Keepsake, Spread
 from forgetscope.measuring.quantities import FORECAST
 from forgetscope.store.tablefiles import WITH_FORECAST
+from forgetscope.store.tables import forecast_of_classes
 
 Ids = NDArray[np.int64]
 Features = NDArray[np.float32]
@@ -130,7 +131,7 @@ def _features_of(table: pa.Table, row: int, label: int, kind: Spread) -> tuple[F
 
 
 def _beside_keepsakes(table: pa.Table, forecast: bool) -> list[tuple[float | None, ...]]:
-    """Leave-one-out accuracy and probability of each row: both known, or neither."""
+    """Leave-one-out accuracy and probability of each row."""
     there = [name for name in WITH_FORECAST if name in table.column_names]
     if there != list(WITH_FORECAST if forecast else ()):
         raise ValueError(
@@ -140,15 +141,15 @@ def _beside_keepsakes(table: pa.Table, forecast: bool) -> list[tuple[float | Non
         return [()] * len(table)
     rows = list(zip(*(table[name].to_pylist() for name in WITH_FORECAST), strict=True))
     for label, values in zip(table["class_id"].to_pylist(), rows, strict=True):
-        if (None in values and values != (None, None)) or not all(0 <= (value or 0) <= 1 for value in values):
+        if (values[0] is None and values[1] is not None) or not all(0 <= (value or 0) <= 1 for value in values):
             raise ValueError(f"no keepsake of class {label}: accuracy is {values[0]}, probability {values[1]}")
     return rows
 
 
-def check_forecasts(classes: pa.Table, probes: pa.Table, past: Ids, *, asked: bool, done: bool) -> None:
+def check_forecasts(classes: pa.Table, probes: pa.Table, past: Ids, weight: float | None, *, asked: bool) -> None:
     """That of the last probe is that of the class, estimates are summed, and intervals are such. classes: of past ones alone.
 
-    asked: whether the step makes any. done: it came to its end; else its classes have none."""
+    asked: whether the step makes any. weight: of a probe in sums; None: the step diverged, and its classes have none."""
     for name, table in (("classes", classes), ("probes", probes)):
         there = [column for column in FORECAST if column in table.column_names]
         if len(there) != asked * len(FORECAST):
@@ -170,10 +171,8 @@ def check_forecasts(classes: pa.Table, probes: pa.Table, past: Ids, *, asked: bo
     if odd.any():
         i = int(odd.argmax())
         raise ValueError(f"forecast is {forecast[i]} of class {ids[i]}, between {low[i]} and {high[i]}")
-    by_probe = values.reshape(len(FORECAST), rounds, len(past))
-    expected = (
-        np.concatenate([by_probe[:3, -1], by_probe[3:].sum(axis=1)]) if done else np.full((len(FORECAST), len(past)), np.nan)
-    )
+    by_probe = values.reshape(len(FORECAST), rounds, len(past)).swapaxes(0, 1)
+    expected = np.full(by_probe.shape[1:], np.nan) if weight is None else forecast_of_classes(by_probe, weight)
     for name, wanted in zip(FORECAST, expected, strict=True):
         found = classes[name].to_numpy()
         if not np.allclose(found, wanted, rtol=1e-9, atol=1e-12, equal_nan=True):

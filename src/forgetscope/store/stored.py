@@ -147,7 +147,8 @@ class StoredStep(StoredTables):
         past = classes.filter(pa.array(past_rows(classes, self.number)))
         with self.naming("classes.parquet"):
             ids = past["class_id"].to_numpy()
-            check_forecasts(past, probes, ids, asked=self.forecasts, done=self.divergence is None)
+            weight = None if self.divergence is not None else self.spec.probe_weight
+            check_forecasts(past, probes, ids, weight, asked=self.forecasts)
 
     def state(self) -> Tensors:
         """The tensors that the next step starts from; raises StateFreed if they were freed."""

@@ -98,11 +98,13 @@ def class_table(
     measured: Measurements | None,
     unmeasured: str = "not measured: probe_every is 0",
     forecasts: Values | None = None,
+    probe_weight: float = 1.0,
 ) -> pa.Table:
     """One row per class seen so far; forgetting and coefficients are missing for this step's own classes.
 
     A sum with a missing term is missing; `missing_terms` counts them. `unmeasured` says why nothing was measured at all.
-    forecasts [probes, forecast, P]: if any were made; a class has that of the last probe, and the sums of its estimates."""
+    forecasts [probes, forecast, P]: if any were made; a class has that of the last probe, and the sums of its estimates, in
+    which a probe counts by its weight."""
     past = len(rehearsal)
     kept = [len(images) for images in rehearsal.values()]
     fg = forgetting(facts.when_learned[:past], facts.accuracy[:past])
@@ -134,10 +136,15 @@ def class_table(
     }
     of_past |= {"missing_terms": counts, "missing": missing}
     if forecasts is not None:
-        last, sums = (dict(zip(FORECAST, values, strict=True)) for values in (forecasts[-1], forecasts.sum(axis=0)))
-        of_past |= last | {name: sums[name] for name in ESTIMATES}
+        of_past |= dict(zip(FORECAST, forecast_of_classes(forecasts, probe_weight), strict=True))
     new = [None] * (len(facts.ids) - past)
     return _table("classes", {**of_all, **{name: [*values, *new] for name, values in of_past.items()}})
+
+
+def forecast_of_classes(forecasts: Values, probe_weight: float) -> Values:
+    """[forecast, P] of [probes, forecast, P]: forgetting at the last probe, and the sums of the estimates."""
+    at = len(FORECAST) - len(ESTIMATES)
+    return np.concatenate([forecasts[-1, :at], probe_weight * forecasts[:, at:].sum(axis=0)])
 
 
 def probes_table(measured: Measurements | None, past: Sequence[int], forecasts: Values | None = None) -> pa.Table:
