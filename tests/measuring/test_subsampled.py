@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from forgetscope.errors import InputError, SpecError
 from forgetscope.measuring.measurement import Measurement, measure
+from forgetscope.measuring.probe import Probe
 from forgetscope.measuring.probe_data import ProbeData
 from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.measuring.subsampled.drawing import subsampled
@@ -225,6 +226,36 @@ def test_a_head_without_a_closed_form_is_refused_by_name() -> None:
 
     with pytest.raises(InputError, match=r"The last layer is Cosine, which does not give .* some images cannot stand for the"):
         measure(Network(), some_of(data_of(((4, 30), (5, 20)), (20,)), 8, seed=0))
+
+
+def test_a_probe_of_somebody_s_own_loop_estimates_and_goes_on_where_it_was() -> None:
+    data, network = data_of(((20, 80), (30, 70)), (50,)), Direct(3)
+
+    def probe() -> Probe:
+        (past, labels, groups), (new, new_labels, _) = data.parts
+        return Probe(past, labels, groups >= 2, new, new_labels, 0.4)
+
+    exact, whole, some = probe(), probe(), probe()
+    exact.measure(network)
+    for _ in range(2):
+        measured = whole.measure(network, images=20, seed=7)
+    assert "Estimated from 60 images of these." in repr(measured)
+    first, second = whole.sums.values
+    assert not torch.equal(first, second)
+    errors = whole.sums.errors
+    assert errors is not None
+    assert (((whole.coefficients.sic - 2 * exact.coefficients.sic) / errors.sic).abs() < 5).all()
+    assert list(whole.to_frame().columns)[:9] == ["stored", *COEFFICIENTS, *(f"{name}_se" for name in COEFFICIENTS)]
+    some.measure(network, images=20, seed=7)
+    resumed = probe()
+    resumed.sums.load_state_dict(some.sums.state_dict())
+    resumed.measure(network, images=20, seed=7)
+    assert resumed.to_frame().equals(whole.to_frame())
+    assert "sic_se" not in exact.to_frame()
+    with pytest.raises(InputError, match="images = 3 of each past class: a probe needs 4 or more"):
+        exact.measure(network, images=3)
+    with pytest.raises(InputError, match="seed = -1 is no whole number"):
+        exact.measure(network, images=30, seed=-1)
 
 
 def test_a_run_takes_what_a_sample_can_be_made_of() -> None:

@@ -99,7 +99,8 @@ def measure(
         if not trusted:
             data.check_nodes(last.nodes, last.masked)  # again: of images that are passed over the classes are known by now
             data.check_losses(sums.losses)
-        return replace(_combine(sums, data), head_nodes=last.nodes, said=_said(last, data, loss is not None))
+        looked_at = int(sums.counts.sum())  # before the sums are used up
+        return replace(_combine(sums, data), head_nodes=last.nodes, said=_said(last, data, loss is not None, looked_at))
 
 
 def measure_all_layers(
@@ -247,14 +248,15 @@ def _known(terms: Coefficients, data: Images) -> Coefficients:
     return replace(terms, sic=terms.sic.masked_fill(unknown, torch.nan), cic=terms.cic.masked_fill(nobody, torch.nan))
 
 
-def _said(last: LastLayer, data: Images, other_loss: bool) -> tuple[str, ...]:
+def _said(last: LastLayer, data: Images, other_loss: bool, looked_at: int) -> tuple[str, ...]:
     how = "in closed form" if last.weight is not None else "by autograd through its own forward"
     loss = "your loss" if other_loss else "cross-entropy"
     head = f"{kind_of(last.head)}, {counted(last.nodes, 'node')}{', without bias' if _unbiased(last) else ''}"
     trained = any(parameter.requires_grad for parameter in last.parameters)
     which = "Frozen, so not measured" if trained else "Measured as if it were trained, but frozen"
     frozen = (f"{which}: {', '.join(last.frozen)}.",) if last.frozen else ()
-    return (f"{data.about} Measured: {loss} {how} in {head}.", *frozen, *data.unknown_said)
+    some = () if data.population is None else (f"Estimated from {counted(looked_at, 'image')} of these.",)
+    return (f"{data.about} Measured: {loss} {how} in {head}.", *some, *frozen, *data.unknown_said)
 
 
 def _unbiased(last: LastLayer) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 from torch import Tensor, nn
 
 from forgetscope.characters import counted
@@ -13,6 +14,8 @@ from forgetscope.measuring.all_layers import AllLayers
 from forgetscope.measuring.coefficients import Coefficients
 from forgetscope.measuring.folding import Features
 from forgetscope.measuring.measurement import Measurement, ProbeData, html_of, measure, measure_all_layers
+from forgetscope.measuring.subsampled.drawing import subsampled
+from forgetscope.measuring.subsampled.quotas import checked_images
 from forgetscope.measuring.sums import Sums
 
 if TYPE_CHECKING:
@@ -57,9 +60,24 @@ form in Linear, 4 nodes.)
         """What was measured so far, to be saved with `sums.state_dict()` and continued with `sums.load_state_dict(...)`."""
         return Sums(tuple(self.past_nodes.tolist()), names=self.names, alpha=self.alpha)
 
-    def measure(self, network: nn.Module, *, features: Features | None = None, head: nn.Module | None = None) -> Measurement:
-        """Measure now and add to the sums. `features` and `head` are found; they name them where that is refused."""
-        measurement = measure(network, self, features=features, head=head)
+    def measure(
+        self,
+        network: nn.Module,
+        *,
+        images: int | None = None,
+        seed: int = 0,
+        features: Features | None = None,
+        head: nn.Module | None = None,
+    ) -> Measurement:
+        """Measure now and add to the sums. `features` and `head` are found; they name them where that is refused.
+
+        images: so many of each past class, by seed and drawn anew at each probe: an estimate, with `variances` of its terms
+        and standard errors of the coefficients in `sums.errors` and `to_frame()`. Without it: all of them, exactly."""
+        data = self
+        if images is not None:
+            number, draws = checked_images(images, seed), len(self.sums)
+            data = subsampled(self, number, lambda node: np.random.default_rng([seed, draws, node]))
+        measurement = measure(network, data, features=features, head=head)
         self.sums.add_probe(measurement)
         return measurement
 
