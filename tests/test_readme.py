@@ -136,12 +136,16 @@ def test_the_example_of_the_probe_runs_in_a_plain_loop(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    measuring, saving = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "probe.md").read_text(encoding="utf-8"), re.DOTALL)
+    measuring, saving, cheaper = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "probe.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     names = own_data()
     exec(measuring, names)
     assert re.fullmatch(r"(class \d: SIC [+-]\d\.\d{3}, NIC [+-]\d\.\d{3}\n){3}", capsys.readouterr().out)
     exec(saving, {**names, "torch": torch})
     assert re.match(r"\s+sic\s+cic\s+nic\s+all_nic\s+log_sim\nnode", capsys.readouterr().out)
+    exec(cheaper, names)
+    assert "sic_se" in capsys.readouterr().out
 
 
 def test_the_examples_of_the_monitor_run(
