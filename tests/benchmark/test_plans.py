@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import forgetscope
 from conftest import TINY
-from forgetscope.benchmark.costs import Rates, estimate, longest_ahead, makespan, step_seconds
+from forgetscope.benchmark.costs import Rates, estimate, longest_ahead, makespan, step_bytes, step_seconds
 from forgetscope.benchmark.plans import Job, benchmark_plan, chain_of, descendants, empty_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.app import app
@@ -115,6 +115,20 @@ def test_costs_by_hand() -> None:
     assert expected.seconds == sum(step_seconds(job, plan, RATES) for job in plan.jobs.values())  # a chain
     assert expected.memory == 2 * 1e6 + (6000 + 4000) * 3 * 16 * 16
     assert estimate(plan, [third.id], RATES, jobs=2).seconds == step_seconds(third, plan, RATES)
+
+
+def test_costs_of_a_forecast_by_hand() -> None:
+    """50 images of each of 20 classes, before training, at 21 probes and in the end, three times what a pass takes."""
+    options = {"experiments": 1, "increments": [0.1], "retentions": [0.08], "steps": 2}
+    kept, more = (
+        benchmark_plan(BenchmarkSpec.load("glyphs", options | given))
+        for given in ({"keepsake": "variance"}, {"forecast": True})
+    )
+    jobs = [(list(plan.jobs.values())[1], plan) for plan in (kept, more)]
+    before, after = (step_seconds(job, plan, RATES) for job, plan in jobs)
+    assert after - before == 23 * 20 * 50 * 3 * 0.5
+    before, after = (step_bytes(job, plan, RATES) for job, plan in jobs)
+    assert after - before == 10 * 2 * 64 * 4 + 21 * 10 * 50
 
 
 def test_costs_of_what_is_measured_beside_the_probes_by_hand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,21 +13,29 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from rich.console import Console
 
 from conftest import TINY, run_experiment
+from forgetscope.analysis.experiments import open_experiment
 from forgetscope.benchmark.plans import Job
 from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Watcher
 from forgetscope.errors import DamagedStep, Diverged
+from forgetscope.experiment.course import FORECASTS
 from forgetscope.experiment.forecast import StepForecast
 from forgetscope.experiment.preparation import prepare
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.experiment.step import run_step
+from forgetscope.files import replace_durably
 from forgetscope.forecasting.accuracy import leave_one_out
 from forgetscope.housekeeping.exporting import export_steps
 from forgetscope.housekeeping.importing import import_steps
+from forgetscope.housekeeping.sql import query, rows
 from forgetscope.housekeeping.verification import verify_store
+from forgetscope.learning.snapshots import load_snapshot, save_snapshot
 from forgetscope.measuring.quantities import ESTIMATES, FORECAST
+from forgetscope.report.pages.experiment import render_page
+from forgetscope.report.terminal.experiments import experiment_view
 from forgetscope.spec import RunSpec, StepSpec, step_id
 from forgetscope.store import STATE, TABLES, Store, StoredStep, parquet_bytes
 from strangers import put
@@ -175,6 +184,51 @@ def test_a_run_that_was_interrupted_ends_in_the_same_bytes(tmp_path: Path, steps
     for ours, theirs in zip(again[1:], steps[1:], strict=True):
         for name in ALL:
             assert (ours.folder / name).read_bytes() == (theirs.folder / name).read_bytes(), name
+
+
+def test_a_snapshot_without_its_forecasts_is_none_of_this_step(tmp_path: Path, steps: list[StoredStep]) -> None:
+    """A checksum that fits does not prove that: the step begins anew, and says so."""
+
+    class StopsOnce(Watcher):
+        def epoch_ended(self, job: Job, epoch: int, loss: float, accuracy: float) -> None:
+            if job.spec.step == 2:
+                raise KeyboardInterrupt
+
+    store, spec = Store(tmp_path / "store"), {**FORECASTING, "sequence": TINY["sequence"][:2]}
+    with pytest.raises(KeyboardInterrupt):
+        run(store, spec, progress=StopsOnce())
+    working = store.working(steps[1].id)
+    snapshot = load_snapshot(working, lambda path: None)
+    assert snapshot is not None
+    assert snapshot.measured[FORECASTS].shape == (2, len(FORECAST), 2)
+    for i in (2, 3):
+        harmed = {FORECASTS: snapshot.measured[FORECASTS][:1]} if i == 2 else {}
+        rest = {name: tensor for name, tensor in snapshot.measured.items() if name != FORECASTS}
+        save_snapshot(working, dataclasses.replace(snapshot, serial=i, measured=rest | harmed), replace_durably)
+    step = run(store, spec)[1]
+    assert len(list((store.path / "quarantine").iterdir())) == 2
+    assert (step.folder / "probes.parquet").read_bytes() == (steps[1].folder / "probes.parquet").read_bytes()
+
+
+def test_what_was_predicted_is_shown_beside_what_was_forgotten(made: Path, tiny_store: Path) -> None:
+    for path, shown in ((made, True), (tiny_store, False)):
+        experiment = open_experiment(path)
+        console = Console(width=200, file=io.StringIO())
+        console.print(experiment_view(experiment))
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert ("predicted" in text) == shown
+        assert (">Predicted</th>" in render_page(experiment, {})) == shown
+    row = open_experiment(made).past_classes(2).iloc[0]
+    console.print(experiment_view(open_experiment(made), 2))
+    expected = f"{row['forecast']:.2f} ({row['forecast_low']:.2f}, {row['forecast_high']:.2f})".replace("-", "−")
+    assert expected in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_it_can_be_asked_in_sql(made: Path) -> None:
+    found = rows(query(Store(made), "SELECT step, count(forecast) AS n FROM classes WHERE forecast <= 1 GROUP BY step"))
+    assert {row["step"] for row in found} == {2, 3}
+    found = rows(query(Store(made), "SELECT step, count(*) AS n, max(len(mean)) AS d FROM carried GROUP BY step ORDER BY step"))
+    assert found == [{"step": 2, "n": 2, "d": 64}, {"step": 3, "n": 4, "d": 64}]
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,11 @@ class StepFrames(ABC, Generic[Step]):
         rows = rows[past_rows(rows, number)]
         return rows.sort_values("forgetting", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
 
+    @property
+    def forecasts(self) -> bool:
+        """Whether forgetting was predicted of any class."""
+        return "forecast" in self.classes.columns and bool(self.classes["forecast"].notna().any())
+
     def _repr_html_(self) -> str:
         """A notebook shows the past classes of the last step, most forgotten first."""
         columns = ["class_name", "accuracy_when_learned", "accuracy", "forgetting", *MEASURES]

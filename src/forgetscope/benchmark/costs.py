@@ -8,12 +8,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from forgetscope.benchmark.plans import Job, Plan
-from forgetscope.measuring.keepsakes import spread_length
+from forgetscope.measuring.keepsakes import FITTED_IMAGES, spread_length
 from forgetscope.measuring.subsampled.quotas import new_quota
 from forgetscope.spec import StepSpec
 
 # Of a stored step: per probe and class, per pair, per test image, per number of a keepsake, all the rest.
 PROBE_ROW_BYTES, PAIR_BYTES, PREDICTION_BYTES, KEPT_BYTES, FILES_BYTES = 75, 10, 8, 4, 25_000
+
+FORECAST_BYTES = 50  # per probe and class
+FORECAST_PASSES = 3  # what a forecast takes, in passes over its images through a small network; of a large one, less
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ def step_seconds(job: Job, plan: Plan, rates: Rates) -> float:
     seconds += _probes_of_all_layers(spec) * (past + new) * rates.image
     if spec.rehearsal.policy != "uniform":
         seconds += past * rates.evaluated_image
+    if spec.rehearsal.forecast:  # at the start, at each probe and in the end
+        looked = (len(spec.classes) + job.past_classes) * min(_used_images(spec, plan), FITTED_IMAGES)
+        seconds += (_probes(spec) + 2) * looked * FORECAST_PASSES * rates.measured_image
     if spec.rehearsal.keepsake is not None:  # features and predictions of what the parent learned
         learned = len(plan.jobs[job.parent].spec.classes) if job.parent in plan.jobs else job.past_classes
         seconds += 2 * learned * _used_images(spec, plan) * rates.evaluated_image
@@ -91,6 +97,8 @@ def step_bytes(job: Job, plan: Plan, rates: Rates) -> float:
     predicted = (past + len(spec.classes)) * plan.data.test_images * PREDICTION_BYTES
     kind = spec.rehearsal.keepsake if spec.rehearsal else None
     kept = 0.0 if kind is None else past * (rates.features + spread_length(kind, int(rates.features))) * KEPT_BYTES
+    if spec.rehearsal is not None and spec.rehearsal.forecast:  # where they were carried to, and a forecast for each probe
+        kept = 2 * kept + _probes(spec) * past * FORECAST_BYTES
     return FILES_BYTES + rates.state + pairs + probes * past * PROBE_ROW_BYTES + predicted + kept
 
 

@@ -186,8 +186,8 @@ def sql(
     query: Annotated[
         str,
         typer.Argument(
-            help="Over steps, classes, probes, pairs, rehearsal, confusion, predictions and keepsakes; of observed steps, "
-            "over observed, observed_classes, observed_probes and so on."
+            help="Over steps, classes, probes, pairs, rehearsal, confusion, predictions, keepsakes and carried; of observed "
+            "steps, over observed, observed_classes, observed_probes and so on."
         ),
     ],
     store: StoreArgument = option.DEFAULT_STORE,

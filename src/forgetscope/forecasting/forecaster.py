@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from forgetscope.forecasting.translation import Fitted, deletions, drawn, spread_of
-from forgetscope.measuring.keepsakes import Carried, Spread
+from forgetscope.measuring.keepsakes import FITTED_IMAGES, Carried, Spread
 
 DRAWS = 400  # of a class's features
-IMAGES = 50  # of a class that a translation is fitted on, at most
+IMAGES = FITTED_IMAGES
 QUANTILE = 1.96
 
 Head = tuple[NDArray[np.floating], NDArray[np.floating]]  # weight [k, d], bias [k]

@@ -40,8 +40,8 @@ def estimated_terms(
     >>> features, nodes = torch.eye(4, dtype=torch.float64), torch.tensor([0, 0, 1, 2])
     >>> seen = SeenImages(features, nodes, kept={0: 2, 1: 1}, new={2: 1}, unrehearsed={0: 3, 1: 3})
     >>> terms = estimated_terms(seen, {0: features[:1], 1: features[2:3]}, torch.zeros(3, 4), torch.zeros(3), 0.5)
-    >>> [round(value, 3) for value in terms.sic.tolist()]
-    [0.034, 0.0]
+    >>> round(float(terms.sic[0]), 3)  # the memory lies elsewhere than what stands in
+    0.038
     """
     past, classes = list(seen.kept), [*seen.kept, *seen.new]
     known, of_stand_ins = _gradients(seen.features, seen.nodes, classes, weight, bias), [c for c in past if c in stand_ins]

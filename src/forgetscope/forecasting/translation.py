@@ -1,6 +1,7 @@
 """How features have moved: a linear map from where images lay before a step to where they lie now, and draws to send."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ class Fitted:
     nodes: Tensor  # [n]
     is_new: Tensor  # [n]
 
-    @property
+    @cached_property
     def is_clamped(self) -> bool:
         """Whether features are those of a ReLU, so that what is drawn or translated is cut off at 0."""
         return bool((self.before >= 0).all())

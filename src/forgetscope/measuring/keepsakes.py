@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Spread = Literal["variance", "covariance"]
+FITTED_IMAGES = 50  # of a class that a forecast looks at, at most
 
 
 @dataclass(frozen=True)

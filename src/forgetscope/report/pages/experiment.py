@@ -158,6 +158,7 @@ def _document(experiment: Shown, thumbnails: Mapping[int, bytes]) -> dict[str, o
     return {
         "counted": "Epoch" if isinstance(experiment, Observed) else "Iteration",
         "measures": MEASURES,
+        "predicted": experiment.forecasts,
         "coefficients": COEFFICIENTS,
         "classes": {
             str(id): {"name": name, "introduced": introduced, "thumbnail": _data_uri(thumbnails.get(id))}
@@ -172,6 +173,7 @@ def _step(experiment: Shown, summary: StepSummary) -> dict[str, object]:
     past = experiment.past_classes(summary.step)
     order = past["class_id"].tolist()
     columns = ["accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
+    columns += ["forecast", "forecast_low", "forecast_high"] if experiment.forecasts else []
     return {
         "step": summary.step,
         "finding": finding(experiment, summary),

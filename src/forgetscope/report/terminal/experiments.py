@@ -1,7 +1,7 @@
 """Experiments and stores as tables on a terminal."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +18,7 @@ from forgetscope.report.words.notation import PLAIN
 
 LISTED = 20  # experiments of a large store that are listed one by one
 COLUMNS = 3  # means side by side
+PREDICTED = "predicted: forgetting without past or test images, with a 95 % interval (docs/forecast.md)"
 OVER_SEEDS = "Means over experiments that differ in seed and classes only, with 95 % intervals"
 
 
@@ -116,14 +117,22 @@ def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cac
 
 def _classes(experiment: Shown, step: int) -> RenderableType:
     past = experiment.past_classes(step)
-    table = make_table(("class",), ("learned", "now", "forgetting", *MEASURES.values()))
+    predicted = ("predicted",) if experiment.forecasts else ()
+    table = make_table(("class",), ("learned", "now", "forgetting", *predicted, *MEASURES.values()))
     for row in past.to_dict("records"):
         accuracies = (PLAIN.percent(row["accuracy_when_learned"]), PLAIN.percent(row["accuracy"]))
         measures = (PLAIN.number(row[measure], 3) for measure in MEASURES)
-        table.add_row(row["class_name"], *accuracies, PLAIN.number(row["forgetting"]), *measures)
+        forecast = [_forecast(row)] if predicted else []
+        table.add_row(row["class_name"], *accuracies, PLAIN.number(row["forgetting"]), *forecast, *measures)
     reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
     title = f"Past classes after step {step} of {experiment.label}, most forgotten first (accuracy when learned and now)"
-    return titled(title, table, *(f"–  {reason}" for reason in reasons))
+    remarks = [PREDICTED] if predicted else []
+    return titled(title, table, *(f"–  {reason}" for reason in reasons), *remarks)
+
+
+def _forecast(row: Mapping[Hashable, float]) -> str:
+    """`0.31 (0.11, 0.52)`."""
+    return f"{PLAIN.number(row['forecast'])} {PLAIN.interval(row['forecast_low'], row['forecast_high'])}".rstrip()
 
 
 def _summary(experiment: Shown) -> RenderableType:

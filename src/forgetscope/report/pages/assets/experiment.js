@@ -111,8 +111,11 @@
     leaveEmpty(box, reason);
   }
 
+  const predicted = (row) => estimate(row.forecast, row.forecast_low, row.forecast_high);
+
   const classFacts = (row, measures) => [
     ["Forgetting", decimal(row.forgetting)],
+    ...(report.predicted ? [["Predicted", row.forecast === null ? MISSING : predicted(row)]] : []),
     ["Accuracy when learned", percent(row.accuracy_when_learned)],
     ["Accuracy now", percent(row.accuracy)],
     ...measures.map((name) => [report.measures[name], measured(row, name)]),
@@ -253,6 +256,7 @@
         shown(row.accuracy_when_learned, percent(row.accuracy_when_learned), "no test images"),
         shown(row.accuracy, percent(row.accuracy), "no test images"),
         fg,
+        ...(report.predicted ? [shown(row.forecast, predicted(row), "nothing is known of it, or it was never learned")] : []),
         ...Object.keys(report.measures).map((one) => shown(row[one], measured(row, one), row.missing ?? "not measured")),
       );
       line.onmouseenter = () => highlight(row.id);
