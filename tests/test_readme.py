@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -86,7 +87,10 @@ def test_the_example_of_a_benchmark_in_python_runs(
     small: BenchmarkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"), re.DOTALL)
+    arms, code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"), re.DOTALL)
+    planned: dict[str, Any] = {}
+    exec(arms, planned)
+    assert len(planned["fs"].plan(planned["spec"]).jobs) == 2 + 6
     (tmp_path / "small.toml").write_text(small.to_toml())
     exec(code.replace('"glyphs"', '"small.toml"').replace("jobs=2", "jobs=1"), {})
     assert re.fullmatch(r"(Experiment\(\w{8}: squares, resnet8, \d steps, seed \d+\)\n){2}", capsys.readouterr().out)

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
 from forgetscope.analysis.experiments import Experiment
+from forgetscope.analysis.questions.arms import ArmMeasure, compare_arms
 from forgetscope.analysis.questions.controlled import ControlledStep, controlled_results
 from forgetscope.analysis.questions.policies import PolicyComparison, compare_policies, planned_experiments
 from forgetscope.analysis.questions.variants import VariantComparison, compare_variants
+from forgetscope.benchmark.arms import chains_by_arm
 from forgetscope.benchmark.controlled import Controlled
-from forgetscope.benchmark.pairs import Comparison, Variants, chains_by_variant
+from forgetscope.benchmark.pairs import Comparison, Variants
 from forgetscope.benchmark.plans import Plan, chain_of
 from forgetscope.benchmark.recipes import Contrast, Spec, Wanted, plan_of, templates_of
 from forgetscope.benchmark.records import Journal, folder_of
@@ -27,6 +29,7 @@ from forgetscope.progress import watch as display
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 
+Compared = list[PolicyComparison] | list[ArmMeasure] | list[VariantComparison] | list[ControlledStep]
 SPECS = (RunSpec, BenchmarkSpec, Comparison, Variants, Controlled)
 
 
@@ -131,16 +134,17 @@ def run(
 
 
 @overload
-def compare(spec: Comparison, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[PolicyComparison]: ...
+def compare(
+    spec: Comparison, store: str | Path | Store = ..., **options: Unpack[Options]
+) -> list[PolicyComparison] | list[ArmMeasure]: ...
 @overload
 def compare(spec: Variants, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[VariantComparison]: ...
 @overload
 def compare(spec: Controlled, store: str | Path | Store = ..., **options: Unpack[Options]) -> list[ControlledStep]: ...
-def compare(
-    spec: Contrast, store: str | Path | Store = "forgetscope-store", **options: Unpack[Options]
-) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
+def compare(spec: Contrast, store: str | Path | Store = "forgetscope-store", **options: Unpack[Options]) -> Compared:
     """Run a comparison, or what is missing of it in the store, and say what it shows: the rows that `forgetscope compare`,
-    `variants` or `controlled` prints. What failed, as fs.run tells, is in no row; no row is an error. Options: as of fs.run.
+    `variants` or `controlled` prints; of arms one per step, arm and measure. What failed, as fs.run tells, is in no row; no
+    row is an error. Options: as of fs.run.
 
     >>> import forgetscope as fs
     >>> spec = fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1)
@@ -159,19 +163,20 @@ def compare(
 
 def nothing_shown(spec: Contrast) -> str:
     """What is wrong with a comparison that has no row."""
-    under = f" under {spec.compared_with} and another policy" if isinstance(spec, Comparison) else ""
+    kind = "arm" if isinstance(spec, Comparison) and spec.in_arms else "policy"
+    under = f" under {spec.compared_with} and another {kind}" if isinstance(spec, Comparison) else ""
     return "No step was picked." if isinstance(spec, Controlled) else f"No pair came to its end{under}."
 
 
-def results(
-    spec: Contrast, plan: Plan, store: Store
-) -> list[PolicyComparison] | list[VariantComparison] | list[ControlledStep]:
+def results(spec: Contrast, plan: Plan, store: Store) -> Compared:
     """What a comparison shows, of as much of it as the store has."""
     match spec:
+        case Comparison() if spec.in_arms:
+            return compare_arms(store, chains_by_arm(plan))
         case Comparison():
             return compare_policies(planned_experiments(store, (chain.steps for chain in plan.chains)), spec.compared_with)
         case Variants():
-            return compare_variants(store, chains_by_variant(plan))
+            return compare_variants(store, chains_by_arm(plan))
         case Controlled():
             return controlled_results(store, plan.reruns)
 

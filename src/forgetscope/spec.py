@@ -194,6 +194,11 @@ class RunSpec(Asked):
         description="released: whatever the paper's released scripts do otherwise than its text, as far as there is an option "
         "for it (docs/beyond.md). An option that is given as well wins.",
     )
+    draws: Seed = Field(
+        0,
+        description="From the second step on, other draws of memory, batches and augmentation; first step, classes and initial "
+        "weights stay. 0: those of the seed.",
+    )
     seed: Seed = Field(0, description="Everything random follows from it.")
 
     @model_validator(mode="before")
@@ -333,6 +338,7 @@ class RehearsalSpec(Frozen):
     forecast: Literal[True] | None = None
     probes: int | None = None  # in place of probe_every
     probe_images: int | None = None
+    draws: int | None = None  # of memory and batches; not set: those of the seed
 
 
 class StepSpec(Frozen):
@@ -436,6 +442,7 @@ def step_specs(
                 forecast=run.forecast or None,
                 probes=probes,
                 probe_images=images,
+                draws=run.draws or None,
             )
         specs.append(
             StepSpec(

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from forgetscope.analysis.inputs.recognised import recognised_if_whole
+from forgetscope.analysis.inputs.recognised import accuracies, recognised_if_whole, seen_by
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.noise import (
     ceiling_estimate,
@@ -27,7 +27,7 @@ from forgetscope.analysis.statistics.noise import (
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.characters import counted
 from forgetscope.errors import StoreError
-from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
+from forgetscope.measuring.forgetting import forgetting as forgotten, forgetting_half_gap, forgetting_range
 from forgetscope.spec import PROTOCOL
 from forgetscope.store import Setting, Store, StoredStep, StoredTables, TableName, past_rows, told_apart
 from forgetscope.store.tablefiles import usual_columns
@@ -208,17 +208,22 @@ class Experiment(StepFrames[StoredStep]):
         return f"Experiment({self.id[:8]}: {self.data['name']}{made}, {self.network}, {steps}, seed {seed})"
 
 
-def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = ()) -> StepSummary:
+def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = (), offset: float = 0.0) -> StepSummary:
     """One step, from the second on, that came to its end. Without pandas: a store may have ten thousand of them.
 
-    ancestors: to compare test images with when their class was learned; without them the noise is from counts."""
-    images, paired = recognised_if_whole(step, {before.number: before for before in ancestors})
+    ancestors: to compare test images with when their class was learned; without them the noise is from counts. offset: as if
+    this had been added to all past logits, of a step whose single test images are known."""
+    moved = seen_by(step, offset) if offset else None
+    images, paired = recognised_if_whole(step, {before.number: before for before in ancestors}, moved)
     noise = noise_of_step(images)
-    names = ("accuracy", "accuracy_when_learned", "forgetting")
+    names = ("class_id", "accuracy", "accuracy_when_learned", "forgetting")
     table = step.table("classes", ["introduced_step", *names, *MEASURES])
-    accuracy, when_learned, forgetting = (table[name].to_numpy() for name in names)
+    ids, accuracy, when_learned, forgetting = (table[name].to_numpy() for name in names)
     past = past_rows(table, step.number)
     measures, forgetting = np.stack([table[name].to_numpy()[past] for name in MEASURES]), forgetting[past]
+    if moved is not None:
+        accuracy = accuracies(moved, ids)
+        forgetting = forgotten(when_learned[past], accuracy[past])
     return StepSummary(
         step=step.number,
         past_classes=int(past.sum()),

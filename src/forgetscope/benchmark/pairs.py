@@ -1,17 +1,12 @@
-"""The same pairs of class sequence and seed under several rehearsal policies, or under variants of one option of the run.
-
-Pair i has the run's seed + i, and its sequence_seed + i where that is set: it is what `forgetscope run` does with that seed,
-and shares its steps. A sequence that the run spells out stays as it is.
-
-What can change from the second step on starts from the baseline's own first step, so the difference is not noise from step one.
-What a first step is made of (its network, its images) cannot; such a variant has first steps of its own, with the same seeds.
-"""
+"""Comparisons in pairs of class sequence and seed: of rehearsal policies, of arms, of variants of one option of the run."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
+from forgetscope.benchmark.arms import Arms, add_arms, arm_text, changed, check_arms, check_option, member_of, with_again
 from forgetscope.benchmark.plans import Plan, Sources, empty_plan
 from forgetscope.data.library import DataFacts
 from forgetscope.errors import SpecError
@@ -19,33 +14,53 @@ from forgetscope.options import demand, demand_at_least, nearest, parse_setting,
 from forgetscope.spec import RunSpec, as_released
 
 PAIRS = 5
-FIXED = ("dataset", "image_size", "increment", "steps", "sequence_seed", "sequence", "seed")  # what a pair is
-FROM_THE_START = (  # what a first step is made of
-    *("network", "initialisation", "initial_weights", "normalisation"),
-    *("validation", "first_batch", "script_behaviour"),
-)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rehearsal policies to compare, on so many pairs of class sequence and seed; the run's own policy does not count.
+    """Rehearsal policies to compare, or arms that differ in whatever options, on so many pairs of class sequence and seed.
 
-    baseline: by default the first. name: of the plan; by default after the data set.
+    policies: the run's own does not count. arms: by name, their options in place of the run's; instead of policies. baseline:
+    by default the first. name: of the plan; by default after the data set. again: whether the baseline is run once more with
+    other draws, as an arm called `again`; by default with arms, and with policies not. Asked for, it makes arms of policies.
 
     >>> import forgetscope as fs
     >>> fs.Comparison(fs.RunSpec(epochs=2), ["uniform", "herding"], pairs=3).compared_with
     'uniform'
+    >>> list(fs.Comparison(fs.RunSpec(), arms={"plain": {}, "few": {"retention": 0.04}}).all_arms)
+    ['plain', 'again', 'few']
     """
 
     run: RunSpec
-    policies: Sequence[str]
+    policies: Sequence[str] = ()
     baseline: str | None = None
     pairs: int = PAIRS
     name: str | None = None
+    arms: Arms | None = None
+    again: bool | None = None
 
     def __post_init__(self) -> None:
         demand("run", self.run, RunSpec, "a run, such as fs.RunSpec(epochs=2)")
         demand("policies", self.policies, Iterable, 'a list of names, such as ["uniform", "herding"]')
+        demand_at_least(1, pairs=self.pairs)
+        if self.arms is not None:
+            self._check_form(self.arms)
+        else:
+            self._check_policies()
+        if self.in_arms:
+            check_arms(self.run, self._own_arms, self.compared_with, self.again is not False)
+
+    def _check_form(self, arms: Arms) -> None:
+        form = 'a dictionary by name, such as {"plain": {}, "few": {"retention": 0.04}}'
+        demand("arms", arms, Mapping, form)
+        for options in arms.values():
+            demand("arms", options, Mapping, form)
+        if self.policies:
+            raise SpecError(
+                f"--policies {','.join(self.policies)} beside --arm: make arms of them, as in 'NAME: policy=herding'."
+            )
+
+    def _check_policies(self) -> None:
         run, policies, baseline = self.run, self.policies, self.compared_with
         for policy in policies:
             member_of(run, 0, policy=policy)
@@ -55,15 +70,37 @@ class Comparison:
             raise SpecError(f"--baseline {baseline} is not among the policies.{nearest(baseline, policies)}")
         if (run.steps if run.sequence is None else len(run.sequence)) < 2:
             raise SpecError("A first step rehearses nothing, so that policies cannot differ. Use at least two steps.")
-        demand_at_least(1, pairs=self.pairs)
+
+    @property
+    def in_arms(self) -> bool:
+        """Whether arms are compared, and not policies alone."""
+        return self.arms is not None or bool(self.again)
 
     @property
     def compared_with(self) -> str:
-        return self.baseline or next(iter(self.policies), "")
+        return self.baseline or next(iter(self.policies if self.arms is None else self.arms), "")
+
+    @property
+    def _own_arms(self) -> Arms:
+        return {policy: {"policy": policy} for policy in self.policies} if self.arms is None else self.arms
+
+    @cached_property
+    def all_arms(self) -> Arms:
+        """The baseline first, then `again`, then the others."""
+        if self.again is False:
+            return {self.compared_with: self._own_arms[self.compared_with], **self._own_arms}
+        return with_again(self.run, self._own_arms, self.compared_with)
+
+    @property
+    def runs(self) -> tuple[RunSpec, ...]:
+        """The run under each arm; of policies, which change neither data nor network, the run itself."""
+        return tuple(changed(self.run, options) for options in self.all_arms.values()) if self.in_arms else (self.run,)
 
 
 def comparison_plan(spec: Comparison, data: DataFacts | None = None, sources: Sources = None) -> Plan:
-    """Every policy on every pair."""
+    """Every policy, or every arm, on every pair."""
+    if spec.in_arms:
+        return _arms_plan(spec, data, sources)
     run, policies = member_of(spec.run, 0, policy=spec.policies[0]), list(spec.policies)
     name = spec.name or plan_name(run.dataset, "compare")
     about = {"kind": "compare", "name": name, "run": run.to_toml(), "policies": policies, "pairs": spec.pairs}
@@ -71,6 +108,17 @@ def comparison_plan(spec: Comparison, data: DataFacts | None = None, sources: So
     for number in range(spec.pairs):
         for policy in policies:
             plan.add_chain(plan.specs_of(member_of(run, number, policy=policy)), policy, number=number)
+    return plan
+
+
+def _arms_plan(spec: Comparison, data: DataFacts | None, sources: Sources) -> Plan:
+    """The record has what the run sets and no more: an arm may set what follows from another option."""
+    run, name = spec.run, spec.name or plan_name(spec.run.dataset, "compare")
+    given = "".join(f"{option} = {toml_value(value)}\n" for option, value in run.given.items() if value is not None)
+    arms = [arm_text(arm, options) for arm, options in spec.all_arms.items()]
+    about = {"kind": "arms", "name": name, "run": given, "arms": arms, "pairs": spec.pairs}
+    plan = empty_plan(about, run, (code for r in spec.runs for code in (r.policy, r.network)), data, sources)
+    add_arms(plan, run, spec.all_arms, spec.compared_with, spec.pairs)
     return plan
 
 
@@ -82,9 +130,8 @@ class Variant(NamedTuple):
     value: object = None
 
     @property
-    def common_parent(self) -> bool:
-        """Whether its second steps start from the baseline's first steps."""
-        return self.option not in FROM_THE_START
+    def options(self) -> dict[str, object]:
+        return {} if self.option is None else {self.option: self.value}
 
 
 BASELINE = Variant("as it is")
@@ -119,7 +166,7 @@ class Variants:
     @property
     def runs(self) -> tuple[RunSpec, ...]:
         """As it is, and with each change."""
-        return (self.run, *(changed(self.run, variant) for variant in self.variants))
+        return (self.run, *(changed(self.run, variant.options) for variant in self.variants))
 
 
 def script_behaviours(run: RunSpec) -> list[str]:
@@ -145,19 +192,16 @@ def script_behaviours(run: RunSpec) -> list[str]:
     ]
     if not found:
         raise SpecError("The run does all that the released scripts do. Name what to change, such as --vary sampling=iid.")
-    together = changed(run, Variant("", "script_behaviour", "released"))  # what the run gives beside it wins
+    together = changed(run, {"script_behaviour": "released"})  # what the run gives beside it wins
     return [*found, *["script_behaviour=released"] * any(getattr(together, name) != getattr(run, name) for name in released)]
 
 
 def parse_variant(setting: str, run: RunSpec) -> Variant:
     """`key=value` from the command line, checked against the run that it changes."""
     option, value = parse_setting(setting, "--vary", "sampling=reshuffled-short")
-    known = [name for name in RunSpec.model_fields if name not in FIXED]
-    if option not in known:
-        reason = "is what a pair has in common" if option in FIXED else "is no option of a run"
-        raise SpecError(f"--vary {setting}: {option} {reason}.{nearest(option, known)}")
+    check_option(f"--vary {setting}", option)
     variant = Variant(setting, option, value)
-    if changed(run, variant) == run:
+    if changed(run, variant.options) == run:
         raise SpecError(f"--vary {setting}: that is what the run has already. Give another value.")
     return variant
 
@@ -167,37 +211,10 @@ def variants_plan(spec: Variants, data: DataFacts | None = None, sources: Source
     run, variants, name = spec.run, spec.variants, spec.name or plan_name(spec.run.dataset, "variants")
     about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": spec.pairs}
     plan = empty_plan(about, run, (code for r in spec.runs for code in (r.policy, r.network)), data, sources)
-    for number in range(spec.pairs):
-        base = member_of(run, number)
-        for variant in (BASELINE, *variants):
-            member = base if variant.option is None else changed(base, variant)
-            specs = plan.specs_of(member)
-            if variant.common_parent:
-                specs[:1] = plan.specs_of(base)[:1]
-            plan.add_chain(specs, member.policy, number=number, variant=variant.name)
+    add_arms(plan, run, {variant.name: variant.options for variant in (BASELINE, *variants)}, BASELINE.name, spec.pairs)
     return plan
-
-
-def chains_by_variant(plan: Plan) -> dict[str, list[Sequence[str]]]:
-    """Of each variant of such a plan, the baseline first, the steps of its experiments, pair by pair."""
-    found: dict[str, list[Sequence[str]]] = {}
-    for chain in plan.chains:
-        found.setdefault(str(chain.variant), []).append(chain.steps)
-    return found
-
-
-def changed(run: RunSpec, variant: Variant) -> RunSpec:
-    return RunSpec(**run.given | {str(variant.option): variant.value})
 
 
 def plan_name(title: str, kind: str) -> str:
     """What a plan is called that is made from a file, or a data set, of this name."""
     return re.sub(r"[^\w.-]", "-", title)[:40] + f"-{kind}"
-
-
-def member_of(run: RunSpec, number: int, **options: Any) -> RunSpec:
-    """The run on the pair with this number, with these options."""
-    chosen = {**options, "seed": run.seed + number}
-    if run.sequence_seed is not None:
-        chosen["sequence_seed"] = run.sequence_seed + number
-    return RunSpec(**run.model_dump(exclude_unset=True) | chosen)

@@ -42,7 +42,7 @@ class Chain:
     partition: Partition | None = None
     policy: str
     number: int = 0
-    variant: str | None = None  # in a plan of variants: which one
+    variant: str | None = None  # in a plan of variants or arms: which one
 
     def described(self) -> dict[str, Any]:
         """As plan.json has it."""

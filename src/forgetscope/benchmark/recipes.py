@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from forgetscope.benchmark.arms import parse_arm
 from forgetscope.benchmark.controlled import Controlled, controlled_plan
 from forgetscope.benchmark.pairs import Comparison, Variants, comparison_plan, variants_plan
 from forgetscope.benchmark.plans import Plan, Sources, benchmark_plan, run_plan
@@ -41,12 +42,12 @@ def plan_of(spec: Spec, data: DataFacts | None = None, sources: Sources = None) 
 
 def templates_of(spec: Spec) -> Sequence[RunSpec]:
     """Runs whose data and networks are those of all runs of the plan."""
-    if isinstance(spec, Variants):
+    if isinstance(spec, Variants | Comparison):
         return spec.runs
     benchmark = spec.benchmark if isinstance(spec, Controlled) else spec
     if isinstance(benchmark, BenchmarkSpec):
         return (benchmark.template,)
-    return (benchmark.run if isinstance(benchmark, Comparison) else benchmark,)
+    return (benchmark,)
 
 
 def script_notes(spec: Spec) -> list[str]:
@@ -114,8 +115,11 @@ def recorded_plan(record: Mapping[str, Any]) -> Plan:
 def _recorded_spec(record: Mapping[str, Any]) -> tuple[Spec, int]:
     """And how many experiments are drawn for it."""
     kind = record["kind"]
-    if kind in ("compare", "variants"):
+    if kind in ("compare", "arms", "variants"):
         run, pairs, name = RunSpec(**tomllib.loads(record["run"])), record["pairs"], record["name"]
+        if kind == "arms":
+            arms = dict(map(parse_arm, record["arms"]))
+            return Comparison(run, pairs=pairs, name=name, arms=arms, again=False), pairs * len(arms)
         if kind == "compare":
             return Comparison(run, record["policies"], pairs=pairs, name=name), pairs * len(record["policies"])
         return Variants(run, record["vary"], pairs, name), pairs * (1 + len(record["vary"]))

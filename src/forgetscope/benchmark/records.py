@@ -35,11 +35,13 @@ NEEDED = {
     "benchmark": ("benchmark",),
     "controlled": ("benchmark", "runs"),
     "compare": ("run", "policies", "pairs"),
+    "arms": ("run", "arms", "pairs"),
     "variants": ("run", "vary", "pairs"),
 }
 
 JOURNAL_BYTES = 64 * 2**20  # of one part; a step adds less than 200
 EVENT_BYTES = 2**20
+LATER = "~"  # behind every time
 LAST = 2**53  # number of an event that is believed, or there would be none above a stranger's; equal ones follow their file
 FACTS = {  # what readers of such events rely on
     "started": ("time",),
@@ -89,6 +91,19 @@ def recorded_plans(store: Store, left_out: TellLeftOut | None = None) -> list[di
                 raise problem from None
             left_out(problem)
     return plans
+
+
+def first_pairs(store: Store, plan: Plan) -> int:
+    """How many pairs a comparison had when its first step was planned: those of the plan that was begun first, of all that
+    the store remembers which differ from this one in the number of pairs alone."""
+    begun = [(LATER, plan.about["pairs"])]
+    for record in recorded_plans(store, left_out=lambda problem: None):
+        alike = all(record.get(name) == value for name, value in plan.about.items() if name != "pairs")
+        if alike and record["data"]["digest"] == plan.data.digest:
+            events = Journal(store.path / "plans" / record["id"]).events()
+            times = [event["time"] for event in events if event["event"] == "started"]
+            begun.append((min(times, default=LATER), record["pairs"]))
+    return int(min(begun)[1])
 
 
 def steps_of_plan(store: Store, id: str) -> list[str]:
@@ -158,7 +173,7 @@ class _Recorded(StrictRecord):
     """Every key of a plan.json that anybody uses."""
 
     id: Text
-    kind: Literal["benchmark", "compare", "variants", "controlled"]
+    kind: Literal["benchmark", "compare", "arms", "variants", "controlled"]
     name: Text
     data: _PlanData
     chains: list[_Chain]
@@ -166,6 +181,7 @@ class _Recorded(StrictRecord):
     benchmark: str | None = None
     run: str | None = None
     policies: list[Text] | None = None
+    arms: list[Text] | None = None
     vary: list[Text] | None = None
     pairs: Count | None = None
     runs: Count | None = None

@@ -11,14 +11,16 @@ import typer
 
 import forgetscope as fs
 from forgetscope.cli import options as option
-from forgetscope.cli.console import print_json, print_view
+from forgetscope.cli.console import print_either, print_json, print_view
 from forgetscope.cli.plans import RunOptions, name_failures, with_plan_options, work_off
 from forgetscope.errors import ForgetscopeError, SpecError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from forgetscope.benchmark.plans import Plan
     from forgetscope.benchmark.recipes import Contrast
+    from forgetscope.engines.dispatch import Outcome
 
 ConfigArgument = Annotated[
     Path | None, typer.Argument(help="A run's TOML file; its seed is that of the first pair. Default: the demo's run.")
@@ -29,26 +31,50 @@ PairsOption = Annotated[int, typer.Option(min=1, max=10_000, help="Pairs of clas
 @with_plan_options
 def compare(
     config: ConfigArgument = None,
-    policies: Annotated[str, typer.Option(help="Their names, with commas between.")] = "uniform,herding",
-    baseline: Annotated[str | None, typer.Option(help="The policy to compare with. Default: the first.")] = None,
+    policies: Annotated[str | None, typer.Option(help="Their names, with commas between.  [default: uniform,herding]")] = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME: KEY=VALUE, ...", help="Instead of policies: options of the run in this arm; repeatable."),
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(help="The policy or arm to compare with. Default: the first.")] = None,
+    again: Annotated[
+        bool | None,
+        typer.Option(
+            help="The baseline once more, with other draws: an arm. With policies, these are arms then. [default: with arms]"
+        ),
+    ] = None,
     pairs: PairsOption = 5,
+    power: Annotated[
+        bool, typer.Option("--power", help="Run nothing: how many pairs a difference of arms would take.")
+    ] = False,
     options: RunOptions = RunOptions(),
     as_json: option.Json = False,
 ) -> None:
-    """Compare rehearsal policies: the same class sequences and seeds under each, from common first steps.
+    """Compare rehearsal policies, or arms of any options: the same class sequences and seeds under each, from common first
+    steps where these can be common.
 
     Per step and policy: means over the pairs with 95 % Student t intervals, and below them the mean difference to the baseline
-    within pairs. Where policies do not differ, one such interval in twenty excludes zero by chance. Run again, it continues;
-    with more pairs or policies, only what is new is run."""
+    within pairs. Of arms also the difference at matched mean forgetting, and a sentence: whether the arm forgets less, more
+    evenly, both or neither, and at what price. Where nothing differs, one such interval in twenty excludes zero by chance.
+    Run again, it continues; with more pairs, policies or arms, only what is new is run."""
+    from forgetscope.benchmark.arms import parse_arm
     from forgetscope.benchmark.pairs import plan_name
     from forgetscope.report.terminal.experiments import comparison_view
 
-    if "policy" in option.overrides(options.settings):
+    if "policy" in option.overrides(options.settings) and not arm:
         raise SpecError("--set policy: name the policies that are compared with --policies, for example uniform,entropy.")
-    run = option.run_spec(config, options.settings)
-    names, title = [name.strip() for name in policies.split(",")], plan_name(config.stem if config else run.dataset, "compare")
-    wanted = fs.Comparison(run, names, baseline, pairs, title)
-    _tell(wanted, options, "policies" if as_json else None, comparison_view)
+    run, arms = option.run_spec(config, options.settings), [parse_arm(text) for text in arm or ()]
+    names = [] if arm and policies is None else [name.strip() for name in (policies or "uniform,herding").split(",")]
+    if twice := [name for number, (name, _) in enumerate(arms) if name in dict(arms[:number])]:
+        raise SpecError(f"--arm {twice[0]} is given twice. Choose another name.")
+    title = plan_name(config.stem if config else run.dataset, "compare")
+    wanted = fs.Comparison(run, names, baseline, pairs, title, dict(arms) if arm else None, again)
+    if wanted.in_arms:
+        _tell_arms(wanted, options, as_json, power)
+    elif power:
+        raise SpecError("--power is for arms: add --again, which makes arms of policies.")
+    else:
+        _tell(wanted, options, "policies" if as_json else None, comparison_view)
 
 
 @with_plan_options
@@ -98,10 +124,37 @@ def controlled(
     _tell(wanted, options, "steps" if as_json else None, controlled_view)
 
 
+def _tell_arms(wanted: fs.Comparison, options: RunOptions, as_json: bool, power: bool) -> None:
+    """Run the arms, or with `power` look at what the store has of them, and print what they show."""
+    from forgetscope.analysis.questions.arms import compare_arms, pairs_needed
+    from forgetscope.benchmark.arms import chains_by_arm
+    from forgetscope.benchmark.records import first_pairs
+    from forgetscope.report.document import study_document
+    from forgetscope.report.terminal.arms import arms_view, power_view
+
+    store = fs.Store(options.store)
+    if power:
+        plan = fs.plan(wanted)
+        needed = pairs_needed(compare_arms(store, chains_by_arm(plan)))
+        if not needed:
+            raise ForgetscopeError(f"{store.path} has no two pairs of these arms that differ. Run some first, without --power.")
+        print_either(lambda: study_document(plan=plan.id, power=needed), lambda: power_view(needed), as_json)
+        return
+    plan, outcome = work_off(wanted, store, options.place(), estimating=options.estimate)
+    chains, planned = chains_by_arm(plan), first_pairs(store, plan)
+    rows = compare_arms(store, chains)
+    first = compare_arms(store, {name: ids[:planned] for name, ids in chains.items()}) if planned < wanted.pairs else []
+    if as_json:
+        print_json(study_document(plan=plan.id, pairs=wanted.pairs, planned_pairs=planned, arms=rows, planned=first))
+    elif rows:
+        print_view(arms_view(rows, first))
+    _end(wanted, plan, store, outcome, bool(rows))
+
+
 def _tell(wanted: Contrast, options: RunOptions, key: str | None, view: Callable[[Any], RenderableType]) -> None:
     """Run it and print what it shows, as JSON if there is a key for its rows."""
     from forgetscope.report.document import study_document
-    from forgetscope.runs import nothing_shown, results
+    from forgetscope.runs import results
 
     store = fs.Store(options.store)
     plan, outcome = work_off(wanted, store, options.place(), estimating=options.estimate)
@@ -110,7 +163,14 @@ def _tell(wanted: Contrast, options: RunOptions, key: str | None, view: Callable
         print_json(study_document(plan=plan.id, **{key: rows}))
     elif rows:
         print_view(view(rows), whole=True)
+    _end(wanted, plan, store, outcome, bool(rows))
+
+
+def _end(wanted: Contrast, plan: Plan, store: fs.Store, outcome: Outcome, shown: bool) -> None:
+    """What failed, and that nothing could be shown."""
+    from forgetscope.runs import nothing_shown
+
     name_failures(plan, store, outcome)
-    if not rows:
-        where = f"{shlex.quote(plan.id)} --store {shlex.quote(str(options.store))}"
+    if not shown:
+        where = f"{shlex.quote(plan.id)} --store {shlex.quote(str(store.path))}"
         raise ForgetscopeError(f"{nothing_shown(wanted)} See `forgetscope bench status {where}`.")

@@ -197,11 +197,12 @@ def assemble(
     images_of: Mapping[int, Indices],
 ) -> Prepared:
     """From the network that the parent left, on its device: rehearsal is chosen, the head grows, images move beside it."""
-    past, device, streams = () if inherited is None else inherited.classes, normalise.mean.device, Streams(spec.seed, spec.step)
+    past, device = () if inherited is None else inherited.classes, normalise.mean.device
+    streams = Streams(spec.seed, spec.step, (spec.rehearsal and spec.rehearsal.draws) or 0)
     rehearsal, keepsakes = dict[int, Indices](), dict[int, Keepsake | None]()
     if inherited is not None:
         rehearsal, keepsakes = _look_back(spec, inherited, images_of, network, normalise, data, streams)
-        grow_head(network, len(spec.classes), streams("head"))
+        grow_head(network, len(spec.classes), Streams(spec.seed, spec.step)("head"))  # the same with other draws
     return Prepared(
         spec=spec,
         network_name=network_name,

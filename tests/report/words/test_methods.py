@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 from typer.testing import CliRunner
 
 from forgetscope.analysis.results import Analysis, analyse
+from forgetscope.benchmark.arms import parse_arm
 from forgetscope.benchmark.controlled import controlled_plan
 from forgetscope.benchmark.pairs import Comparison, Variants, comparison_plan, variants_plan
 from forgetscope.benchmark.plans import Plan, benchmark_plan
@@ -32,6 +33,7 @@ from forgetscope.store import Store, StoredStep
 
 SHAPE: dict[str, Any] = {"increments": [0.1], "retentions": [0.08], "experiments": 2, "epochs": 3}
 RUN = RunSpec(dataset="glyphs", epochs=3, retention=0.2, seed=4)
+ALL = {"policy": "herding", "script_behaviour": "released", "alpha": 0.25}
 
 
 def parsed(command: str) -> tuple[str, dict[str, Any]]:
@@ -60,7 +62,9 @@ def planned(command: Command, folder: Path) -> set[str]:
                 found |= set(step_ids(run))
                 continue
             if name == "compare":
-                plan = comparison_plan(Comparison(run, given["policies"].split(","), pairs=given["pairs"]))
+                arms = dict(map(parse_arm, given["arm"])) if given["arm"] else None
+                names = given["policies"].split(",") if given["policies"] else ()
+                plan = comparison_plan(Comparison(run, names, pairs=given["pairs"], arms=arms, again=given["again"]))
             else:
                 plan = variants_plan(Variants(run, given["vary"], given["pairs"]))
         else:
@@ -90,9 +94,10 @@ def resolved(run: RunSpec) -> list[tuple[str, Any]]:
         lambda: benchmark_plan(BenchmarkSpec.load("glyphs", SHAPE)),
         lambda: controlled_plan(BenchmarkSpec.load("glyphs", SHAPE), runs=3),
         lambda: comparison_plan(Comparison(RUN, ["uniform", "herding"], pairs=2)),
+        lambda: comparison_plan(Comparison(RUN, arms={"plain": {}, "all": ALL}, pairs=2)),
         lambda: variants_plan(Variants(RUN, ("sampling=reshuffled-short", "validation=0.1"), 2)),
     ],
-    ids=["preset", "benchmark", "controlled", "compare", "variants"],
+    ids=["preset", "benchmark", "controlled", "compare", "arms", "variants"],
 )
 def test_the_command_of_a_plan_plans_the_same_steps(plan: Any, tmp_path: Path) -> None:
     made: Plan = plan()

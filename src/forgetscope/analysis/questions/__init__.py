@@ -1,6 +1,6 @@
 """What is asked beyond the paper's tables.
 
-`policies` and `variants` compare in pairs, `controlled` looks at re-runs with other new classes, `approximations` at what the
-paper left out; `foresight` asks how early forgetting is known, `suffering` who suffers, `noise` how much of
+`policies`, `arms` and `variants` compare in pairs, `controlled` looks at re-runs with other new classes, `approximations`
+at what the paper left out; `foresight` asks how early forgetting is known, `suffering` who suffers, `noise` how much of
 it is noise, `advice` what a store lacks.
 """

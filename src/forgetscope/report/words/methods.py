@@ -113,15 +113,14 @@ def _listed(parts: Sequence[str], word: str = "and") -> str:
 def _command(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> Command | None:
     name = f"{plan['id']}.toml"
     shown = shlex.quote(name)
-    if plan["kind"] in ("compare", "variants"):
-        chosen = (
-            f"--policies {shlex.quote(','.join(plan['policies']))}"
-            if plan["kind"] == "compare"
-            else " ".join(f"--vary {shlex.quote(setting)}" for setting in plan["vary"])
-        )
-        return Command(
-            f"forgetscope {plan['kind']} {shown} {chosen} --pairs {plan['pairs']} --store results", (name, plan["run"])
-        )
+    if plan["kind"] in ("compare", "arms", "variants"):
+        command, option, values = "compare", "--policies", [",".join(plan.get("policies") or ())]
+        if plan["kind"] == "arms":
+            command, option, values = "compare --no-again", "--arm", plan["arms"]  # again is among them
+        elif plan["kind"] == "variants":
+            command, option, values = "variants", "--vary", plan["vary"]
+        chosen = " ".join(f"{option} {shlex.quote(value)}" for value in values)
+        return Command(f"forgetscope {command} {shown} {chosen} --pairs {plan['pairs']} --store results", (name, plan["run"]))
     text = str(plan["benchmark"])
     preset = _preset(text)
     source, needed = (shown, (name, text)) if preset is None else (preset, None)

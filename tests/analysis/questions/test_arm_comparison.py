@@ -1,0 +1,167 @@
+"""Arms whose effect is known, against scipy and calculations by hand; and nothing where there is nothing."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from drawn_arms import IMAGES, NEW, PAST, Logits, drawn_again, fill
+from forgetscope.analysis.experiments import Experiment
+from forgetscope.analysis.questions.arms import MEASURES, OF_COST, ArmMeasure, compare_arms, pairs_needed, verdict_of
+from forgetscope.analysis.statistics.estimates import mean_estimate
+from forgetscope.benchmark.arms import chains_by_arm
+from forgetscope.benchmark.pairs import Comparison, comparison_plan
+from forgetscope.data.library import load_data
+from forgetscope.report.words.arms import arm_sentence, by_measure
+from forgetscope.spec import RunSpec
+from forgetscope.store import Store
+
+RUN = RunSpec(image_size=8, sequence=[list(range(PAST)), list(range(PAST, PAST + NEW))], epochs=1, probe_every=0)
+PAIRS = 8
+
+
+def with_offset(base: Logits, losses: Logits, rng: np.random.Generator) -> Logits:
+    moved = base.copy()
+    moved[:, :PAST] += 1.0
+    return moved
+
+
+def evened(base: Logits, losses: Logits, rng: np.random.Generator) -> Logits:
+    return drawn_again(losses.mean() + 0.2 * (losses - losses.mean()), rng)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, dict[str, list]]:
+    load_data("glyphs", 8)
+    arms = {"plain": {}, "offset": {"retention": 0.1}, "evened": {"retention": 0.2}}
+    plan, store = comparison_plan(Comparison(RUN, arms=arms, pairs=PAIRS)), Store(tmp_path_factory.mktemp("arms"))
+    fill(store, plan, {"offset": with_offset, "evened": evened})
+    return store, chains_by_arm(plan)
+
+
+@pytest.fixture(scope="module")
+def rows(made: tuple[Store, dict[str, list]]) -> list[ArmMeasure]:
+    return compare_arms(*made)
+
+
+def test_there_is_a_row_of_every_measure_the_baseline_s_first(rows: list[ArmMeasure]) -> None:
+    assert [row.measure for row in rows] == [*MEASURES] * 4
+    assert [*dict.fromkeys(row.arm for row in rows)] == ["plain", "again", "offset", "evened"]
+    assert {(row.step, row.n) for row in rows} == {(2, PAIRS)}
+    plain = by_measure(rows, "plain", 2)
+    assert all(math.isnan(row.difference) and math.isnan(row.matched_high) and row.verdict is None for row in plain.values())
+    assert not math.isnan(plain["forgetting_range"].noise_floor)
+    assert math.isnan(plain["mean_forgetting"].noise_floor)
+
+
+@pytest.mark.parametrize("measure", [name for name in MEASURES if name not in OF_COST])
+def test_differences_are_those_of_pairs(measure: str, rows: list[ArmMeasure], made: tuple[Store, dict[str, list]]) -> None:
+    store, chains = made
+    mine, base = (
+        [getattr(Experiment([store.step(id) for id in ids]).summaries[0], measure) for ids in chains[name]]
+        for name in ("evened", "plain")
+    )
+    change = np.array(mine) - base
+    low, high = stats.t.interval(0.95, PAIRS - 1, change.mean(), stats.sem(change))
+    row = by_measure(rows, "evened", 2)[measure]
+    assert row.value == pytest.approx(np.mean(mine))
+    assert (row.difference, row.low, row.high) == pytest.approx((change.mean(), low, high))
+
+
+def test_an_offset_forgets_less_and_is_nothing_at_matched_mean_forgetting(rows: list[ArmMeasure]) -> None:
+    found = by_measure(rows, "offset", 2)
+    assert found["accuracy"].verdict == "less"
+    assert found["mean_forgetting"].high < 0
+    assert found["forgetting_range"].difference != 0
+    for measure in MEASURES.keys() - OF_COST.keys():
+        assert found[measure].matched_difference == pytest.approx(0, abs=1e-12)  # the same predictions as the baseline's
+
+
+def test_losses_that_are_more_alike_are_more_even(rows: list[ArmMeasure]) -> None:
+    found = by_measure(rows, "evened", 2)
+    assert found["accuracy"].verdict == "more evenly"
+    assert abs(found["mean_forgetting"].matched_difference) < 1 / (PAST * IMAGES * 0.5)
+    assert found["true_variance"].matched_high < 0
+    assert found["true_variance"].true_spread < by_measure(rows, "plain", 2)["true_variance"].true_spread
+
+
+def test_again_is_neither(rows: list[ArmMeasure]) -> None:
+    assert by_measure(rows, "again", 2)["accuracy"].verdict == "neither"
+
+
+def test_the_price_is_counted(rows: list[ArmMeasure]) -> None:
+    plain = by_measure(rows, "plain", 2)
+    assert plain["bytes"].value == 4 * PAST * 8 * 8 * 3
+    assert plain["seconds"].value == 2.0
+    said = {arm: arm_sentence(by_measure(rows, arm, 2), plain) for arm in ("again", "offset", "evened")}
+    assert said["again"].startswith("again forgets neither less nor more evenly than plain as far as can be told (mean FG ")
+    assert said["offset"].startswith("offset forgets less than plain, but not more evenly")
+    assert said["evened"].startswith("evened forgets more evenly than plain, but not less")
+    assert said["evened"].endswith("as many bytes (6.1 kB), 1.00 times the time.")
+    assert "Price: accuracy " in said["offset"]
+
+
+def test_pairs_in_which_no_constant_reaches_the_baseline_are_left_out_and_counted(tmp_path: Path) -> None:
+    def lost(base: Logits, losses: Logits, rng: np.random.Generator) -> Logits:
+        """In every other pair, as the largest loss tells, past classes are taken for one another."""
+        return drawn_again(losses if losses[0] < 2 else losses + 20, rng)
+
+    plan, store = comparison_plan(Comparison(RUN, arms={"plain": {}, "lost": {"retention": 0.1}}, pairs=PAIRS)), Store(tmp_path)
+    fill(store, plan, {"lost": lost})
+    rows = compare_arms(store, chains_by_arm(plan))
+    found = by_measure(rows, "lost", 2)["true_variance"]
+    assert (found.n, 2 <= found.matched_n < PAIRS) == (PAIRS, True)
+    sentence = arm_sentence(by_measure(rows, "lost", 2), by_measure(rows, "plain", 2))
+    assert f"at matched mean FG of {found.matched_n} pairs true variance" in sentence
+
+
+def test_one_pair_has_no_verdict(made: tuple[Store, dict[str, list]]) -> None:
+    rows = compare_arms(made[0], {name: ids[:1] for name, ids in made[1].items()})
+    assert {row.verdict for row in rows} == {None}
+    found = by_measure(rows, "offset", 2)
+    assert "of one pair nothing can be said" in arm_sentence(found, by_measure(rows, "plain", 2))
+    assert pairs_needed(rows) == []
+
+
+def test_what_is_not_there_is_in_no_pair(made: tuple[Store, dict[str, list]]) -> None:
+    store, chains = made
+    gone = {**chains, "evened": [*chains["evened"][:3], *[(ids[0], "0" * 32) for ids in chains["evened"][3:]]]}
+    found = {row.arm: row.n for row in compare_arms(store, gone)}
+    assert found == {"plain": PAIRS, "again": PAIRS, "offset": PAIRS, "evened": 3}
+    assert compare_arms(store, {"plain": chains["plain"], "evened": [("0" * 32, "1" * 32)] * PAIRS}) == []
+
+
+def test_how_many_pairs_it_would_take(rows: list[ArmMeasure]) -> None:
+    needed = {(row.arm, row.measure, row.matched): row for row in pairs_needed(rows)}
+    row = by_measure(rows, "again", 2)["forgetting_range"]
+    found = needed["again", "forgetting_range", False]
+    sd = (row.high - row.low) / 2 / stats.t.ppf(0.975, PAIRS - 1) * math.sqrt(PAIRS)
+    assert (found.sd, found.n, found.difference) == (pytest.approx(sd), PAIRS, 0.1)
+    assert found.pairs is not None
+    assert (found.pairs > PAIRS) == (found.smallest > 0.1)
+
+
+def test_chance_alone_is_called_neither_in_nineteen_of_twenty_comparisons() -> None:
+    rng = np.random.default_rng(0)
+    found = [verdict_of(*(mean_estimate(values) for values in rng.normal(size=(2, 8)))) for _ in range(4000)]
+    assert found.count("neither") / 4000 == pytest.approx(0.95, abs=0.012)
+
+
+@pytest.mark.slow
+def test_an_arm_that_differs_in_draws_alone_is_neither_in_most_comparisons(tmp_path: Path) -> None:
+    """Thirty comparisons of six pairs: more than six that find something are as rare as one in two hundred, if one in twenty
+    does."""
+    load_data("glyphs", 8)
+    plan, store = comparison_plan(Comparison(RUN, arms={"plain": {}}, pairs=180)), Store(tmp_path)
+    fill(store, plan, {})
+    chains = chains_by_arm(plan)
+    verdicts = [
+        compare_arms(store, {name: ids[start : start + 6] for name, ids in chains.items()})[-1].verdict
+        for start in range(0, 180, 6)
+    ]
+    assert stats.binom.sf(5, 30, 0.05) < 0.005
+    assert verdicts.count("neither") >= 25
