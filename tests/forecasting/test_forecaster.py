@@ -76,7 +76,7 @@ def test_what_is_in_memory_is_known() -> None:
     for node in range(PAST):
         memory = probability(world.now[node == NODES], node, world.head_now)
         assert found.accuracy[node] == pytest.approx(memory)
-        assert found.error[node] == 0
+        assert found.error[node] == pytest.approx(memory / 0.8 * np.sqrt(0.2 / (0.8 * 20_000)))  # of the accuracy alone
     half = world.forecaster(retained=10_000).forecast(world.now, world.head_now)
     none = world.forecaster().forecast(world.now, world.head_now)
     np.testing.assert_allclose(half.accuracy, (found.accuracy + none.accuracy) / 2)
@@ -135,6 +135,21 @@ def test_the_error_is_a_jackknife_over_classes_but_for_the_own() -> None:
         change = other.forecast(world.now[rest], world.head_now).forgetting - found.forgetting
         squares += np.where(np.arange(PAST) == left_out, 0, 0.75 * change**2)
     np.testing.assert_allclose(found.error, np.sqrt(squares), rtol=1e-6)
+
+
+def test_an_accuracy_of_a_few_images_makes_the_error_large() -> None:
+    """By the delta method: forgetting is 1 - ... - r p / a, and a is a share of n images."""
+    world = World(8)
+    errors = []
+    for accuracy, images in ((0.8, 100), (0.05, 100)):
+        known: dict[int, KnownClass | None] = {
+            node: replace(one, accuracy=accuracy, images=images) for node, one in world.known().items() if one is not None
+        }
+        errors.append(world.forecaster(known, retained=10).forecast(world.now, world.head_now).error)
+        memory = np.array([probability(world.now[node == NODES], node, world.head_now) for node in range(PAST)])
+        expected = 0.1 * memory / accuracy**2 * np.sqrt(accuracy * (1 - accuracy) / images)
+        assert (errors[-1] >= expected).all()
+    assert (errors[1] > errors[0]).all()
 
 
 def test_one_class_of_each_kind_tells_nothing_about_the_error() -> None:

@@ -202,7 +202,7 @@ class Forecaster:
         """By a jackknife over the classes that the translation is fitted on: it is used for images of classes that it has seen
         few of. A class's own images are never left out, because in truth they never are."""
         parts, weights = deletions(self._fitted), (_double(head[0]), _double(head[1]))
-        squares = {node: self._known[node].error ** 2 for node in forgetting}
+        squares = {node: self._known[node].error ** 2 + self._error_of_accuracy(outlook, node) ** 2 for node in forgetting}
         for part in parts:
             translation = self._fitted.translation(now, part.images)
             drawn = {n: _logits(self._fitted.translated(draws, translation), weights) for n, draws in self._draws.items()}
@@ -210,6 +210,15 @@ class Forecaster:
             for node in squares.keys() - part.nodes:
                 squares[node] += (1 - 1 / part.parts) * (without[node] - forgetting[node]) ** 2
         return {node: square**0.5 if parts else np.nan for node, square in squares.items()}
+
+    def _error_of_accuracy(self, outlook: Outlook, node: int) -> float:
+        """What counting a class's own images leaves unknown of a, and so of the memory's part r p_memory / a. Later steps are
+        handed this on."""
+        one = self._known[node]
+        if one.probability is not None or node not in outlook.memory:
+            return 0.0
+        part = outlook.shares[node] * _own_probability(outlook.memory[node], node) / one.accuracy
+        return float(part * ((1 - one.accuracy) / (one.accuracy * one.images)) ** 0.5)
 
 
 def _logits(features: Tensor, head: tuple[Tensor, Tensor]) -> Tensor:
