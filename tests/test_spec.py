@@ -7,7 +7,7 @@ import pytest
 
 from forgetscope.errors import SpecError
 from forgetscope.options import parse_setting
-from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
+from forgetscope.spec import AugmentationSpec, RunSpec, canonical_method, step_id, step_specs
 
 GROUPS = ((0, 1), (2, 3), (4, 5))
 
@@ -28,6 +28,13 @@ def ids(run: RunSpec, groups: tuple[tuple[int, ...], ...] = GROUPS, data: str = 
         ({"epochs": 2.5}, r"epochs = 2.5 is not valid"),
         ({"epochs": True}, r"epochs = True is not valid"),
         ({"policy": "unifrom"}, r"policy = 'unifrom' is not known. Did you mean 'uniform'\?"),
+        ({"method": "distilation"}, r"method = 'distilation' is not known. Did you mean 'distillation'\?"),
+        ({"method": "distillation(wieght=1)"}, r"there is no option 'wieght' of distillation. Did you mean 'weight'\?"),
+        ({"method": "ace(weight=1)"}, r"method = 'ace\(weight=1\)': there is no option 'weight' of ace. ace has no options"),
+        ({"method": "dark-logits(weight=high)"}, r"'weight=high' is not of the form option=number"),
+        ({"method": "distillation(temperature=0)"}, r"temperature=0 is not valid: it should be positive"),
+        ({"method": "dark-logits(weight=-1)"}, r"weight=-1 is not valid: it should be positive"),
+        ({"method": "ace(("}, r"method = 'ace\(\(' is not known"),
         ({"learning_rate": float("nan")}, r"learning_rate = nan is not valid"),
         ({"sequence": [[0]], "steps": 2}, r"sequence and steps exclude each other"),
         ({"alpha": 0.3}, r"0.3 \* 128 = 38.4 .* Nearest alpha: 0.296875 or 0.304688; nearest batch for this alpha: \d+"),
@@ -182,3 +189,19 @@ def test_a_forecast_is_part_of_later_steps_alone() -> None:
     assert ids(RunSpec(forecast=True))[0] == ids(RunSpec())[0]
     assert len({ids(RunSpec(**options))[1] for options in ({}, {"keepsake": "variance"}, {"forecast": True})}) == 3
     assert ids(RunSpec(forecast=True)) == ids(RunSpec(forecast=True, keepsake="variance"))
+
+
+def test_a_method_changes_later_steps_alone_and_has_one_form() -> None:
+    usual = ids(RunSpec())
+    assert ids(RunSpec(method="replay")) == usual
+    assert usual == [  # of before there were methods
+        "8bcdf57643c3c988bd9bfcee575ec08d",
+        "e31942115e3370714f425c52cfb696a5",
+        "94b585bd0ea3984cb3850626cb368ab5",
+    ]
+    distilled = ids(RunSpec(method="distillation"))
+    assert distilled[0] == usual[0]
+    assert not {*distilled[1:]} & {*usual[1:]}
+    assert ids(RunSpec(method=" distillation( temperature = 2.0,weight=1 ) ")) == distilled
+    assert canonical_method("mine.methods:Own(b=2, a=1e-3)") == "mine.methods:Own(a=0.001, b=2.0)"
+    assert RunSpec(method="mine.methods:Own(b=2)").code == ("resnet8", "uniform", "mine.methods:Own")

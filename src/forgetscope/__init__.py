@@ -33,6 +33,7 @@ _HOMES = {
     "forgetscope.engines.ray": ("Ray",),
     "forgetscope.housekeeping.replication": ("unpack_replication",),
     "forgetscope.learning.candidates": ("Candidates",),
+    "forgetscope.learning.methods": ("Method",),
     "forgetscope.learning.policies": ("Policy",),
     "forgetscope.measuring.coefficients": ("Coefficients",),
     "forgetscope.measuring.measurement": ("Measurement",),
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from forgetscope.engines.ray import Ray as Ray
     from forgetscope.housekeeping.replication import unpack_replication as unpack_replication
     from forgetscope.learning.candidates import Candidates as Candidates
+    from forgetscope.learning.methods import Method as Method
     from forgetscope.learning.policies import Policy as Policy
     from forgetscope.measuring.coefficients import Coefficients as Coefficients
     from forgetscope.measuring.measurement import Measurement as Measurement

@@ -19,6 +19,7 @@ Purpose = Literal[
     "network",
     "head",
     "policy",
+    "current-images",
     "new-images",
     "rehearsal-counts",
     "rehearsal-images",

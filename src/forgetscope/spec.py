@@ -7,6 +7,7 @@ retention rate of the same sequence and seed shares it.
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -36,6 +37,15 @@ POLICIES = (
     "gradient-diversity",
     "gradient-matching",
 )
+METHODS: dict[str, dict[str, float]] = {  # with their options and the values that these have if they are not given
+    "replay": {},
+    "distillation": {"weight": 1.0, "temperature": 2.0},
+    "dark-logits": {"weight": 0.1},
+    "ace": {},
+    "logit-adjusted": {"strength": 1.0},
+    "fine-tune": {},
+    "joint": {},
+}
 Sampling = Literal["iid", "reshuffled", "reshuffled-short"]
 Precision = Literal["float32", "bfloat16"]
 Kept = Literal["variance", "covariance"]  # of a past class's features, beside their mean
@@ -51,6 +61,7 @@ Batch = Annotated[StrictInt, Field(ge=2, le=65_536)]
 AUTOMATIC_IMAGES = {10: (100, 100), 40: (60, 100), 100: (40, 80), 100_000: (30, 60)}
 MOST_AUTOMATIC_PROBES, MUCH = 101, 0.15
 NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
+_METHOD = re.compile(r"(?P<name>[^\s()]+)(\((?P<options>[^()]*)\))?")  # name, or name(option=number, ...)
 
 
 class Frozen(BaseModel):
@@ -108,6 +119,11 @@ class RunSpec(Asked):
         "uniform",
         description=f"Which images of past classes are kept for rehearsal: {', '.join(POLICIES)}, "
         "or your own: package.module:function.",
+    )
+    method: str = Field(
+        "replay",
+        description=f"What steps after the first learn by (docs/methods.md): {', '.join(METHODS)}, or your own: "
+        "package.module:Class. Options go into brackets: distillation(weight=0.5).",
     )
     retention: Share = Field(0.08, description="Share of each past class's training images that is kept.")
     retained_of: Literal["used", "all"] = Field(
@@ -226,6 +242,7 @@ class RunSpec(Asked):
             raise ValueError(f"initialisation = {self.initialisation!r}: {self.network} draws its own. Leave the option out")
         if self.policy not in POLICIES and not NAMED_CODE.fullmatch(self.policy):
             raise ValueError(f"policy = {self.policy!r} is not known.{nearest(self.policy, POLICIES)}".rstrip("."))
+        _ = canonical_method(self.method)  # or an error
         steps = self.steps if self.sequence is None else len(self.sequence)
         if isinstance(self.alpha, tuple) and len(self.alpha) != steps - 1:
             given, wanted = counted(len(self.alpha), "value"), counted(steps - 1, "step")
@@ -266,6 +283,11 @@ class RunSpec(Asked):
     def alpha_of(self, step: int) -> float:
         """The share of rehearsal images in a batch of this step, which is at least the second."""
         return self.alpha[step - 2] if isinstance(self.alpha, tuple) else self.alpha
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The names of all that may be a user's own: network, policy and method."""
+        return self.network, self.policy, named_method(self.method)[0]
 
     @property
     def given(self) -> dict[str, Any]:
@@ -327,6 +349,8 @@ class RehearsalSpec(Frozen):
     alpha: float
     policy: str
     policy_source: str | None = None  # SHA-256 of the file that holds a user's own policy
+    method: str | None = None  # with its options, in one form; not set: replay
+    method_source: str | None = None  # SHA-256 of the file that holds a user's own
     retention: float | None  # exactly one of these two is set
     memory: int | None = None
     retained_of: Literal["all"] | None = None  # not set: of the images that are used
@@ -403,12 +427,13 @@ def step_specs(
 ) -> list[StepSpec]:
     """Resolve a run: one spec per step. `augmentation` is the data set's own, where the run sets nothing.
 
-    sources: SHA-256 of the code behind a user's own policy and network, by the names that the run gives them."""
+    sources: SHA-256 of the code behind a user's own policy, method and network, by the names that the run gives them."""
     sources = sources or {}
     chosen = {name: getattr(run, name) for name in ("crop", "flip", "brightness") if getattr(run, name) is not None}
     augmentation = augmentation.model_copy(update=chosen)
     if run.brightness_rounded and augmentation.brightness:
         augmentation = augmentation.model_copy(update={"brightness_rounded": True})
+    method = {"method": canonical_method(run.method), "method_source": sources.get(named_method(run.method)[0])}
     specs, (probes, images) = [], run.probing
     for step, classes in enumerate(sequence, start=1):
         training = _training(
@@ -431,6 +456,7 @@ def step_specs(
                 alpha=run.alpha_of(step),
                 policy=run.policy,
                 policy_source=sources.get(run.policy),
+                **method,
                 retention=run.retention if run.memory is None else None,
                 memory=run.memory,
                 retained_of="all" if run.retained_of == "all" and run.validation and run.memory is None else None,
@@ -472,6 +498,49 @@ def canonical_id(parent: str | None, spec: Mapping[str, Any], data_digest: str) 
     content = {"parent": parent, "spec": spec, "data": data_digest}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def named_method(text: str) -> tuple[str, dict[str, float]]:
+    """Name and options of a method as it is given; those of ours are all there.
+
+    >>> named_method("distillation(weight=0.5)")
+    ('distillation', {'weight': 0.5, 'temperature': 2.0})
+    """
+    form = _METHOD.fullmatch(text.strip())
+    name = form["name"] if form else text
+    if form is None or (name not in METHODS and not NAMED_CODE.fullmatch(name)):
+        raise SpecError(f"method = {text!r} is not known.{nearest(name, list(METHODS))}")
+    options = dict(METHODS.get(name, {}))
+    for part in filter(None, map(str.strip, (form["options"] or "").split(","))):
+        option, _, value = map(str.strip, part.partition("="))
+        if name in METHODS and option not in METHODS[name]:
+            known = nearest(option, list(METHODS[name])) if METHODS[name] else f" {name} has no options."
+            raise SpecError(f"method = {text!r}: there is no option {option!r} of {name}.{known}")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or not option.isidentifier():
+            raise SpecError(f"method = {text!r}: {part!r} is not of the form option=number. Write for example weight=0.5.")
+        if name in METHODS and (number < 0 or (option == "temperature" and number == 0)):
+            raise SpecError(f"method = {text!r}: {part} is not valid: it should be positive.")
+        options[option] = number
+    return name, options
+
+
+def canonical_method(text: str) -> str | None:
+    """The one form of a method by which steps know it: options in the order of their names, without those that are as they
+    are if not given; None for replay.
+
+    >>> canonical_method("distillation(weight=1, temperature=4)"), canonical_method("replay")
+    ('distillation(temperature=4.0)', None)
+    """
+    name, options = named_method(text)
+    usual = METHODS.get(name, {})
+    changed = ", ".join(f"{option}={value!r}" for option, value in sorted(options.items()) if usual.get(option) != value)
+    if name == "replay":
+        return None
+    return f"{name}({changed})" if changed else name
 
 
 def _whole_rehearsal(alpha: float, batch: int) -> str:

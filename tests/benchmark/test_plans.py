@@ -131,6 +131,18 @@ def test_costs_of_a_forecast_by_hand() -> None:
     assert after - before == 10 * 2 * 64 * 4 + 21 * 10 * 50
 
 
+@pytest.mark.parametrize(("method", "images"), [("distillation(weight=2)", 2000 + 160), ("dark-logits", 160), ("joint", 0)])
+def test_costs_of_methods_by_hand(method: str, images: int) -> None:
+    """Before training, the parent sees what the method needs its logits of: new images, and 16 of each past class."""
+    options = {"experiments": 1, "increments": [0.1], "retentions": [0.08], "steps": 2}
+    without, with_it = (benchmark_plan(BenchmarkSpec.load("glyphs", {**options, **more})) for more in ({}, {"method": method}))
+    plain, more = (list(plan.jobs.values())[1] for plan in (without, with_it))
+    assert step_seconds(more, with_it, RATES) - step_seconds(plain, without, RATES) == images * 0.25
+    logits = 160 * 10 * 4 if method == "dark-logits" else 0
+    disk = [estimate(plan, [job.id], RATES, jobs=1).disk for plan, job in ((with_it, more), (without, plain))]
+    assert disk[0] - disk[1] == logits
+
+
 def test_costs_of_what_is_measured_beside_the_probes_by_hand() -> None:
     options = {"experiments": 1, "increments": [0.1], "retentions": [0.08], "steps": 2}
     beside = {"all_layers_every": 8, "every_iteration": True}  # before training and after epochs 8, 16 and 20; 32 an epoch

@@ -71,7 +71,10 @@ def test_tables_and_record_are_those_of_a_real_run(tiny_store: Path, tmp_path: P
     for i, step in enumerate(real):
         assert jobs[i].spec == step.spec
         made = store.commit(record(jobs[: i + 1]), "2026-01-01")
-        assert made.info.keys() - {"simulated"} == step.info.keys() - {"start"}  # nothing was there to start from
+        assert made.info.keys() - {"simulated"} == step.info.keys() - {
+            "start",
+            "kept",
+        }  # nothing was there to start from, or to keep
         assert (made.info["data"].keys(), made.info["network"]) == (step.info["data"].keys(), step.info["network"])
         assert [list(epoch) for epoch in made.info["history"]] == [list(epoch) for epoch in step.info["history"]]
         for name in TABLES:

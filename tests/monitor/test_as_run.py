@@ -36,7 +36,7 @@ def trained(store: Path) -> Iterator[tuple[nn.Module, Any, Course]]:
     data, settings = fs.load_data("glyphs", 8), choose_settings("cpu", 1)
     step = prepare(first, StepSpec(**second.info["spec"]), data, settings)
     course = Course(torch.zeros(len(step.new_set.nodes), dtype=torch.int16))
-    observer = Observer(step, course, store / "so-far", lambda: None)
+    observer = Observer(step, None, course, store / "so-far", lambda: None)
     observer.epoch_ended(0, 0)
     yield step.network, step, course
     assert step.spec.rehearsal is not None
@@ -44,7 +44,7 @@ def trained(store: Path) -> Iterator[tuple[nn.Module, Any, Course]]:
         step.network,
         make_optimiser(step.network, step.spec.training),
         step.new_set,
-        step.rehearsal_set,
+        step.objective.memory,
         step.normalise,
         step.spec.training,
         step.spec.rehearsal.alpha,

@@ -320,6 +320,7 @@ def overview(found: Sequence[Experiment]) -> list[Overview]:
             diverged[settings] += 1
     names = told_apart((e.data_title, e.data["digest"]) for e in found if not e.simulated)
     names |= told_apart((e.network, e.chain[0].setting.network_source) for e in found) | policy_names(found)
+    names |= told_apart(step.setting.method for experiment in found for step in experiment.chain[1:])
     return [_overview(settings, group, diverged[settings], names) for settings, group in groups.items() if len(group) > 1]
 
 
@@ -356,7 +357,8 @@ def _readable(settings: Sequence[Setting], names: Names) -> list[str]:
     parts: list[str] = []
     previous: dict[str, Any] = {}
     for setting in settings:
-        current = {**setting.options, "policy": names.get(setting.policy), "policy_source": None}
+        current = {**setting.options, "policy": names.get(setting.policy), "policy_source": None, "method_source": None}
+        current["method"] = None if setting.method[0] == "replay" else names.get(setting.method)
         current = {name: value for name, value in current.items() if value is not None and (name, value) != USUAL}
         parts += [f"{name}={json.dumps(value)}" for name, value in current.items() if previous.get(name) != value]
         previous = current

@@ -43,7 +43,7 @@ def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: in
     if template.probe_every == 0:
         raise SpecError(f"{spec.name}: probe_every = 0 measures neither NIC nor SIC. Use 1 or more.")
     about = {"kind": "controlled", "name": f"{spec.name}-controlled", "benchmark": spec.to_toml(), "runs": runs}
-    plan = empty_plan(about, template, (*spec.policies, template.network), data, sources)
+    plan = empty_plan(about, template, (*spec.policies, *template.code), data, sources)
     classes, drawn = plan.data.classes, sample(spec, plan.data.classes)
     for step in range(2, spec.steps + 1):
         for partition in spec.partitions(step):

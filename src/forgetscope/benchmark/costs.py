@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.measuring.keepsakes import FITTED_IMAGES, spread_length
 from forgetscope.measuring.subsampled.quotas import new_quota
-from forgetscope.spec import StepSpec
+from forgetscope.spec import StepSpec, named_method
 
 # Of a stored step: per probe and class, per pair, per test image, per number of a keepsake, all the rest.
 PROBE_ROW_BYTES, PAIR_BYTES, PREDICTION_BYTES, KEPT_BYTES, FILES_BYTES = 75, 10, 8, 4, 25_000
@@ -79,6 +79,7 @@ def step_seconds(job: Job, plan: Plan, rates: Rates) -> float:
     if spec.rehearsal.forecast:  # at the start, at each probe and in the end
         looked = (len(spec.classes) + job.past_classes) * min(_used_images(spec, plan), FITTED_IMAGES)
         seconds += (_probes(spec) + 2) * looked * FORECAST_PASSES * rates.measured_image
+    seconds += _looked_at_by_method(job, plan) * rates.evaluated_image
     if spec.rehearsal.keepsake is not None:  # features and predictions of what the parent learned
         learned = len(plan.jobs[job.parent].spec.classes) if job.parent in plan.jobs else job.past_classes
         seconds += 2 * learned * _used_images(spec, plan) * rates.evaluated_image
@@ -99,6 +100,8 @@ def step_bytes(job: Job, plan: Plan, rates: Rates) -> float:
     kept = 0.0 if kind is None else past * (rates.features + spread_length(kind, int(rates.features))) * KEPT_BYTES
     if spec.rehearsal is not None and spec.rehearsal.forecast:  # where they were carried to, and a forecast for each probe
         kept = 2 * kept + _probes(spec) * past * FORECAST_BYTES
+    method = named_method(spec.rehearsal.method)[0] if spec.rehearsal and spec.rehearsal.method else None
+    kept += _kept_images(job, plan) * past * KEPT_BYTES if method == "dark-logits" else 0.0
     return FILES_BYTES + rates.state + pairs + probes * past * PROBE_ROW_BYTES + predicted + kept
 
 
@@ -129,6 +132,23 @@ def longest_ahead(todo: Mapping[str, Job], costs: Mapping[str, float]) -> dict[s
         if job.parent in ahead:
             ahead[job.parent] = max(ahead[job.parent], costs[job.parent] + ahead[job.id])
     return ahead
+
+
+def _looked_at_by_method(job: Job, plan: Plan) -> float:
+    """Images of which a method of ours has logits before training begins; of a user's own nothing is known."""
+    rehearsal = job.spec.rehearsal
+    if rehearsal is None or rehearsal.method is None:
+        return 0.0
+    new, kept = len(job.spec.classes) * _used_images(job.spec, plan), _kept_images(job, plan)
+    return {"distillation": new + kept, "dark-logits": kept}.get(named_method(rehearsal.method)[0], 0.0)
+
+
+def _kept_images(job: Job, plan: Plan) -> float:
+    """In the memory, of all past classes."""
+    rehearsal = job.spec.rehearsal
+    if rehearsal is None or rehearsal.retention is None:
+        return float((rehearsal and rehearsal.memory) or 0)
+    return rehearsal.retention * job.past_classes * _used_images(job.spec, plan)
 
 
 def _used_images(spec: StepSpec, plan: Plan) -> float:

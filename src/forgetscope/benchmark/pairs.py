@@ -104,7 +104,7 @@ def comparison_plan(spec: Comparison, data: DataFacts | None = None, sources: So
     run, policies = member_of(spec.run, 0, policy=spec.policies[0]), list(spec.policies)
     name = spec.name or plan_name(run.dataset, "compare")
     about = {"kind": "compare", "name": name, "run": run.to_toml(), "policies": policies, "pairs": spec.pairs}
-    plan = empty_plan(about, run, (*policies, run.network), data, sources)
+    plan = empty_plan(about, run, (*policies, *run.code), data, sources)
     for number in range(spec.pairs):
         for policy in policies:
             plan.add_chain(plan.specs_of(member_of(run, number, policy=policy)), policy, number=number)
@@ -117,7 +117,7 @@ def _arms_plan(spec: Comparison, data: DataFacts | None, sources: Sources) -> Pl
     given = "".join(f"{option} = {toml_value(value)}\n" for option, value in run.given.items() if value is not None)
     arms = [arm_text(arm, options) for arm, options in spec.all_arms.items()]
     about = {"kind": "arms", "name": name, "run": given, "arms": arms, "pairs": spec.pairs}
-    plan = empty_plan(about, run, (code for r in spec.runs for code in (r.policy, r.network)), data, sources)
+    plan = empty_plan(about, run, (code for r in spec.runs for code in r.code), data, sources)
     add_arms(plan, run, spec.all_arms, spec.compared_with, spec.pairs)
     return plan
 
@@ -210,7 +210,7 @@ def variants_plan(spec: Variants, data: DataFacts | None = None, sources: Source
     """The run as it is and each variant, on every pair; `chains` in this order, pair by pair."""
     run, variants, name = spec.run, spec.variants, spec.name or plan_name(spec.run.dataset, "variants")
     about = {"kind": "variants", "name": name, "run": run.to_toml(), "vary": [v.name for v in variants], "pairs": spec.pairs}
-    plan = empty_plan(about, run, (code for r in spec.runs for code in (r.policy, r.network)), data, sources)
+    plan = empty_plan(about, run, (code for r in spec.runs for code in r.code), data, sources)
     add_arms(plan, run, {variant.name: variant.options for variant in (BASELINE, *variants)}, BASELINE.name, spec.pairs)
     return plan
 

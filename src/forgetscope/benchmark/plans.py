@@ -17,7 +17,7 @@ from forgetscope.data.augmentation import earlier_augmentation
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.learning.plugins import source_digests
 from forgetscope.scenario import Increments, sequence_of
-from forgetscope.spec import RunSpec, StepSpec, step_id, step_specs
+from forgetscope.spec import RunSpec, StepSpec, named_method, step_id, step_specs
 from forgetscope.store import Store
 
 Sources = Mapping[str, str] | None  # SHA-256 of a user's own code, by name
@@ -88,14 +88,16 @@ class Plan:
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """SHA-256 of the code behind a user's own policies and network, by name."""
+        """SHA-256 of the code behind a user's own policies, methods and network, by name."""
         return cast(Mapping[str, str], self.about.get("sources", {}))
 
     @property
     def own_code(self) -> set[str]:
         """The names of all code that it would run besides ours."""
         specs = [job.spec for job in self.jobs.values()]
-        named = {str(spec.network) for spec in specs} | {spec.rehearsal.policy for spec in specs if spec.rehearsal}
+        rehearsals = {spec.rehearsal for spec in specs if spec.rehearsal}
+        named = {str(spec.network) for spec in specs} | {rehearsal.policy for rehearsal in rehearsals}
+        named |= {named_method(rehearsal.method)[0] for rehearsal in rehearsals if rehearsal.method is not None}
         return {name for name in named if ":" in name}
 
     @property
@@ -145,7 +147,7 @@ class Plan:
 
 def run_plan(run: RunSpec, data: DataFacts | None = None, sources: Sources = None) -> Plan:
     about = {"kind": "run", "name": "run", "run": run.to_toml()}
-    plan = empty_plan(about, run, (run.policy, run.network), data, sources)
+    plan = empty_plan(about, run, run.code, data, sources)
     plan.add_chain(plan.specs_of(run), run.policy)
     return plan
 
@@ -153,7 +155,7 @@ def run_plan(run: RunSpec, data: DataFacts | None = None, sources: Sources = Non
 def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: Sources = None) -> Plan:
     """The plan of a benchmark's sample. data, sources: as recorded; by default those that are here."""
     about = {"kind": "benchmark", "name": spec.name, "benchmark": spec.to_toml()}
-    plan = empty_plan(about, spec.template, (*spec.policies, spec.template.network), data, sources)
+    plan = empty_plan(about, spec.template, (*spec.policies, *spec.template.code), data, sources)
     for drawn in sample(spec, plan.data.classes):
         specs = plan.specs_of(drawn.run, drawn.sequence)
         plan.add_chain(specs, drawn.policy, partition=drawn.partition, number=drawn.number)
@@ -172,7 +174,7 @@ def left_behind(spec: BenchmarkSpec, plan: Plan, store: Store) -> set[str]:
 def empty_plan(
     about: Mapping[str, Any], run: RunSpec, code: Iterable[str], data: DataFacts | None = None, sources: Sources = None
 ) -> Plan:
-    """code: the names of all policies and networks. Other code behind a user's own is another plan."""
+    """code: the names of all policies, methods and networks. Other code behind a user's own is another plan."""
     data, sources = data or data_facts(run.dataset, run.image_size), sources or source_digests(code)
     return Plan({**about, **({"sources": dict(sources)} if sources else {})}, data, run)
 

@@ -147,7 +147,14 @@ class _Scene:
 
 
 def _plainly(spec: StepSpec) -> StepSpec:
-    """With a policy that costs nothing, no keepsakes and no forecast: what the run's own cost is part of the smallest step."""
+    """With policy and method that cost nothing, no keepsakes, no forecast: the run's own cost is part of the smallest step."""
     assert spec.rehearsal is not None  # a second step has one
-    plain = {"policy": "uniform", "policy_source": None, "keepsake": None, "forecast": None}
+    plain = {
+        "policy": "uniform",
+        "policy_source": None,
+        "method": None,
+        "method_source": None,
+        "keepsake": None,
+        "forecast": None,
+    }
     return spec.model_copy(update={"rehearsal": spec.rehearsal.model_copy(update=plain)})

@@ -11,9 +11,10 @@ from forgetscope.data.images import DataSet
 from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import SpecError
 from forgetscope.experiment.settings import check_precision
+from forgetscope.learning.methods import make_method
 from forgetscope.learning.networks import build_network, check_features
 from forgetscope.learning.plugins import blaming_own_code
-from forgetscope.spec import StepSpec
+from forgetscope.spec import RehearsalSpec, StepSpec
 
 
 @blaming_own_code()
@@ -21,6 +22,7 @@ def check_steps(steps: Iterable[tuple[StepSpec, int]], data: DataSet, device: to
     """Each step with the number of its past classes. device: None where others than this machine's compute."""
     listed = list(steps)
     _check_rehearsal(listed)
+    _check_methods({spec.rehearsal for spec, _ in listed if spec.rehearsal is not None})
     if device is not None:
         for spec in {spec.training.precision: spec for spec, _ in listed}.values():
             check_precision(device, spec)
@@ -41,6 +43,16 @@ def _check_rehearsal(steps: Sequence[tuple[StepSpec, int]]) -> None:
             raise SpecError(
                 "policy = 'boundary' needs two classes to have a boundary between, and the first step has one. "
                 "Give it more classes, or use another policy. Nothing was started."
+            )
+
+
+def _check_methods(rehearsals: Iterable[RehearsalSpec]) -> None:
+    """That each can be made, and that the run has what it needs."""
+    for spec in rehearsals:
+        if "keepsakes" in make_method(spec.method, spec.method_source).needs and spec.keepsake is None:
+            raise SpecError(
+                f"method = {spec.method!r} needs keepsakes, and keepsake = 'none' makes none. Set keepsake = 'variance'. "
+                "Nothing was started."
             )
 
 

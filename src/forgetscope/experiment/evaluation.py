@@ -21,6 +21,6 @@ def evaluate(step: Prepared) -> Predictions:
         indices = np.flatnonzero(test.labels == label)
         for part in np.array_split(indices, max(1, -(-len(indices) // BATCH))):
             images = torch.from_numpy(test.images[part]).to(step.new_set.images.device)
-            logits = step.network(step.normalise(images)).cpu().double().numpy()
+            logits = step.objective.predict(step.network(step.normalise(images))).cpu().double().numpy()
             columns.append((part, np.full(len(part), node), *best_nodes(logits, past)))
     return Predictions(past, *map(np.concatenate, zip(*columns, strict=True)))

@@ -15,10 +15,12 @@ from torch import nn
 from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import DamagedStep, SpecError, StoreError
+from forgetscope.experiment.objective import first_objective, make_objective
 from forgetscope.experiment.settings import Settings
 from forgetscope.forecasting.accuracy import class_accuracies
 from forgetscope.learning.budgets import quotas
 from forgetscope.learning.candidates import Candidates
+from forgetscope.learning.methods import Objective
 from forgetscope.learning.networks import build_network, check_features, grow_head, head_of
 from forgetscope.learning.policies import choose
 from forgetscope.learning.rsgd import TrainingSet
@@ -30,7 +32,9 @@ from forgetscope.store.stepfiles import CARRIED, KEEPSAKES, STATE
 from forgetscope.store.tablefiles import LIST_BYTES
 from forgetscope.store.tables import Indices
 
-IMAGE_HISTORY = "image_history"  # in the state, beside the network: what `least-forgotten` needs
+# In the state, beside the network: what `least-forgotten` needs; logits of memory images from when each was chosen, float32
+# [images, past classes], NaN where there was no such node, if the step's method needs them.
+IMAGE_HISTORY, STORED_LOGITS = "image_history", "stored_logits"
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,14 @@ class Inherited:
     kept: Mapping[int, Indices]  # the parent's rehearsal set
     keepsakes: Mapping[int, Keepsake | None]  # of its past classes, as far as it has them; empty where the step asks for none
     carried: Mapping[int, Carried | None]  # likewise, for a forecast
+    stored: Mapping[int, NDArray[np.float32]]  # logits of what it kept, NaN where it has none
 
     @classmethod
     def of_first_step(cls, images_of: Mapping[int, Indices]) -> Inherited:
         """Of one that was trained here, is in no store, and kept no history of its images."""
         classes, images = tuple(images_of), sum(len(images) for images in images_of.values())
         learned = np.full(len(classes), np.nan)
-        return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {}, {}, {})
+        return cls({}, classes, (1,) * len(classes), learned, classes, np.zeros(images, np.int64), {}, {}, {}, {})
 
     @classmethod
     def from_record(cls, parent: StoredStep, data: DataSet, wanted: RehearsalSpec | None = None) -> Inherited:
@@ -73,6 +78,7 @@ class Inherited:
         history = state.pop(IMAGE_HISTORY, None)
         if history is None or history.ndim != 1 or history.dtype.kind not in "iu":
             raise _not_its_own(parent, STATE, f"no {IMAGE_HISTORY}, or one of another form")
+        kept = _kept(parent, older, data)
         return cls(
             state=state,
             classes=tuple(table["class_id"]),
@@ -80,9 +86,10 @@ class Inherited:
             when_learned=when_learned,
             learned_last=parent.spec.classes,
             history=history.astype(np.int64),
-            kept=_kept(parent, older, data),
+            kept=kept,
             keepsakes=_keepsakes(parent, older, wanted) if wanted and wanted.keepsake else {},
             carried=_carried(parent, older, wanted) if wanted and wanted.forecast else {},
+            stored=_stored(parent, kept, state.pop(STORED_LOGITS, None)),
         )
 
 
@@ -117,6 +124,20 @@ def _kept(parent: StoredStep, older: Sequence[int], data: DataSet) -> dict[int, 
     return kept
 
 
+def _stored(
+    parent: StoredStep, kept: Mapping[int, Indices], logits: NDArray[np.generic] | None
+) -> dict[int, NDArray[np.float32]]:
+    """The parent's stored logits by class, in the order of what it kept; NaN if it has none."""
+    sizes = [len(images) for images in kept.values()]
+    if logits is None:
+        logits = np.full((sum(sizes), len(kept)), np.nan, np.float32)
+    if logits.dtype != np.float32 or logits.shape != (sum(sizes), len(kept)) or np.isinf(logits).any():
+        reason = f"{STORED_LOGITS} of {logits.dtype} {logits.shape}, and {sum(sizes)} images of {len(kept)} classes are kept"
+        raise _not_its_own(parent, STATE, reason)
+    ends = np.cumsum(sizes)
+    return {label: logits[end - size : end].astype(np.float32) for label, size, end in zip(kept, sizes, ends, strict=True)}
+
+
 def _keepsakes(parent: StoredStep, older: Sequence[int], wanted: RehearsalSpec) -> Mapping[int, Keepsake | None]:
     """Of the parent's past classes; None where it kept nothing, or something else, of them."""
     return parent.keepsakes() if _kept_kind(parent) == wanted.keepsake else dict.fromkeys(older)
@@ -147,7 +168,7 @@ class Prepared:
     rehearsal: Mapping[int, Indices]  # per past class in order of selection
     keepsakes: Mapping[int, Keepsake | None]  # per past class, None where there is none; empty where the step asks for none
     new_set: TrainingSet
-    rehearsal_set: TrainingSet | None
+    objective: Objective
 
     @property
     def classes(self) -> tuple[int, ...]:
@@ -202,6 +223,16 @@ def assemble(
     rehearsal, keepsakes = dict[int, Indices](), dict[int, Keepsake | None]()
     if inherited is not None:
         rehearsal, keepsakes = _look_back(spec, inherited, images_of, network, normalise, data, streams)
+    new_set = training_set(data.train, {label: images_of[label] for label in spec.classes}, len(past), device)
+    objective = first_objective(new_set)
+    if inherited is not None and spec.rehearsal is not None:
+
+        def on_device(images: Mapping[int, Indices]) -> TrainingSet:
+            return training_set(data.train, images, 0, device)
+
+        objective = make_objective(
+            spec.rehearsal, network, normalise, new_set, rehearsal, images_of, inherited.stored, keepsakes, streams, on_device
+        )
         grow_head(network, len(spec.classes), Streams(spec.seed, spec.step)("head"))  # the same with other draws
     return Prepared(
         spec=spec,
@@ -215,9 +246,25 @@ def assemble(
         images_of=images_of,
         rehearsal=rehearsal,
         keepsakes=keepsakes,
-        new_set=training_set(data.train, {label: images_of[label] for label in spec.classes}, len(past), device),
-        rehearsal_set=training_set(data.train, rehearsal, 0, device) if rehearsal else None,
+        new_set=new_set,
+        objective=objective,
     )
+
+
+def kept_bytes(step: Prepared) -> dict[str, int] | None:
+    """What the step has of past classes, in bytes: images as they are, stored logits, keepsakes. None in a first step."""
+    if step.spec.rehearsal is None:
+        return None
+    memory, stored = step.objective.memory, step.objective.stored
+    images = 0 if memory is None else int((memory.nodes < len(step.past)).sum()) * memory.images[0].nbytes
+    carried = {} if step.inherited is None else step.inherited.carried
+    found = (*step.keepsakes.values(), *carried.values())
+    numbers = [part for one in found if one is not None for part in (one.mean, one.spread)]
+    return {
+        "images": images,
+        "logits": 0 if stored is None else int((~stored.isnan()).sum()) * stored.element_size(),
+        "keepsakes": sum(part.nbytes for part in numbers if part is not None),
+    }
 
 
 def weights_digest(network: nn.Module) -> str:

@@ -16,7 +16,7 @@ from forgetscope.experiment.course import Course, Saver, measurements
 from forgetscope.experiment.evaluation import evaluate
 from forgetscope.experiment.forecast import StepForecast
 from forgetscope.experiment.observation import Observer
-from forgetscope.experiment.preparation import IMAGE_HISTORY, Prepared, prepare, weights_digest
+from forgetscope.experiment.preparation import IMAGE_HISTORY, STORED_LOGITS, Prepared, kept_bytes, prepare, weights_digest
 from forgetscope.experiment.resuming import fits
 from forgetscope.experiment.settings import Settings
 from forgetscope.experiment.stopping import Stop
@@ -91,10 +91,11 @@ def run_step(
             **{"digest": data.digest, "classes": len(data.classes)},
         },
         environment=settings.environment(),
-        timings={name: round(value, 3) for name, value in {"seconds": time.monotonic() - started, **course.seconds}.items()},
+        timings=_timings(step, course, time.monotonic() - started),
         history=course.history,
         network=step.network_name,
         start=start,
+        kept=kept_bytes(step),
         **results,
     )
     demand_unchanged(data)  # the test images too are what the step's id says
@@ -120,7 +121,7 @@ def _results(step: Prepared, forecast: StepForecast | None, course: Course) -> d
     probed, divergence = measurements(course.measured), course.divergence
     if divergence is None:
         predictions, measured, why = evaluate(step), probed, dict[str, Any]()
-        rest: dict[str, Any] = {"state": _arrays({**step.network.state_dict(), IMAGE_HISTORY: course.image_history})}
+        rest: dict[str, Any] = {"state": _arrays({**step.network.state_dict(), **_beside(step, course)})}
     else:
         predictions, measured = None, None
         why = {"unmeasured": f"diverged at iteration {divergence.iteration}"}
@@ -156,6 +157,19 @@ def _results(step: Prepared, forecast: StepForecast | None, course: Course) -> d
     return {"tables": tables, **rest}
 
 
+def _timings(step: Prepared, course: Course, whole: float) -> dict[str, float]:
+    """Seconds of the whole step, and of what was done beside training; what a method took to get ready, where there is one."""
+    named = step.spec.rehearsal is not None and step.spec.rehearsal.method is not None
+    seconds = {"seconds": whole, **course.seconds, **({"method_seconds": step.objective.seconds} if named else {})}
+    return {name: round(value, 3) for name, value in seconds.items()}
+
+
+def _beside(step: Prepared, course: Course) -> dict[str, torch.Tensor]:
+    """What the next step starts from besides the network."""
+    stored, kept = step.objective.stored, sum(map(len, step.rehearsal.values()))
+    return {IMAGE_HISTORY: course.image_history, **({} if stored is None else {STORED_LOGITS: stored[:kept]})}
+
+
 def _train(
     step: Prepared,
     forecast: StepForecast | None,
@@ -184,7 +198,7 @@ def _train(
         network,
         optimiser,
         step.new_set,
-        step.rehearsal_set,
+        step.objective.memory,
         step.normalise,
         spec.training,
         spec.rehearsal.alpha if spec.rehearsal else 0.0,
@@ -195,6 +209,7 @@ def _train(
         forward=torch.compile(network) if settings.compile else network,
         before_iteration=observer.before_iteration,
         on_iteration=saver.iteration_ended,
+        loss=step.objective.loss,
     ):
         if isinstance(end, Divergence):
             course.divergence = end

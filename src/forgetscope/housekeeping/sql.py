@@ -35,6 +35,7 @@ _FACTS: dict[str, tuple[pa.DataType, Callable[[StoredStep], object]]] = {
     "dataset": (_TEXT, lambda step: step.info["data"]["name"]),
     "network": (_TEXT, lambda step: step.info["network"]),
     "policy": (_TEXT, lambda step: getattr(step.spec.rehearsal, "policy", None)),  # a first step has none
+    "method": (_TEXT, lambda step: (step.spec.rehearsal.method or "replay") if step.spec.rehearsal else None),
     "retention": (_NUMBER, lambda step: getattr(step.spec.rehearsal, "retention", None)),
     "memory": (_WHOLE, lambda step: getattr(step.spec.rehearsal, "memory", None)),
     "alpha": (_NUMBER, lambda step: getattr(step.spec.rehearsal, "alpha", None)),

@@ -58,6 +58,16 @@ class Divergence:
     loss: float
 
 
+Loss = Callable[
+    [Tensor, Tensor, Tensor, Tensor], Tensor
+]  # of logits and nodes, and of positions: new images, then the memory's
+
+
+def replay_loss(logits: Tensor, nodes: Tensor, new: Tensor, memory: Tensor) -> Tensor:
+    """The plain mean over the K images, which weights new and rehearsed ones by 1 - alpha and alpha."""
+    return F.cross_entropy(logits, nodes)
+
+
 def learning_rate_at(epoch: int, training: TrainingSpec) -> float:
     """Cosine annealing to 0, stepped per epoch; `epoch` counts from 0."""
     return training.learning_rate * (1 + math.cos(math.pi * epoch / training.epochs)) / 2
@@ -99,6 +109,7 @@ def train_step(
     forward: Callable[[Tensor], Tensor] | None = None,
     before_iteration: Callable[[int], None] = lambda iteration: None,
     on_iteration: Callable[[EpochSoFar], None] = lambda so_far: None,
+    loss: Loss = replay_loss,
 ) -> Iterator[EpochEnd | Divergence]:
     """Train in place, yielding after each epoch; a divergence is the last thing. A first step has no rehearsal set and alpha 0.
 
@@ -129,11 +140,7 @@ def train_step(
             inputs = normalise(augment(images, training.augmentation, draws.batch(i, len(nodes))))
             with _precision(training, device):
                 logits = forward(inputs).float()
-            loss = F.cross_entropy(logits, nodes)  # the plain mean over K images weights the parts by alpha and 1 - alpha
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            so_far.losses[i] = loss.detach()
+            so_far.losses[i] = _update(optimiser, loss(logits, nodes, new_positions, rehearsal_positions))
             right = logits.detach().argmax(dim=1) == nodes
             so_far.correct += right.sum()
             note_predictions(history, new_positions, right[: len(new_positions)])
@@ -143,6 +150,13 @@ def train_step(
         yield end
         if isinstance(end, Divergence):
             return
+
+
+def _update(optimiser: torch.optim.SGD, loss: Tensor) -> Tensor:
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    return loss.detach()
 
 
 def _batch(new: TrainingSet, from_new: Tensor, rehearsal: TrainingSet | None, kept: Tensor) -> tuple[Tensor, Tensor]:

@@ -36,7 +36,7 @@ from forgetscope.spec import RunSpec, StepSpec, step_specs
 
 DEFAULTS = {"image_size": 16, "retention": 0.2, "epochs": 100, "learning_rate": 0.5}
 PLAIN = {  # what the lemma is about; with anything else the update would be another one
-    **{"steps": 2, "sampling": "iid", "crop": 0, "flip": False, "precision": "float32"},
+    **{"steps": 2, "sampling": "iid", "crop": 0, "flip": False, "precision": "float32", "method": "replay"},
     **dict.fromkeys(("momentum", "weight_decay", "brightness", "validation"), 0.0),
 }
 ALONG = (0.0, 0.5, 1.0)  # of the expected update: where the curvature is estimated
@@ -99,14 +99,19 @@ class _SecondStep:
         for epoch in _train(network, first, learned, None, normalise, streams):
             on_epoch(epoch)
         self._step = assemble(second, "smooth", network, data, normalise, Inherited.of_first_step(past), images_of)
-        assert self._step.rehearsal_set is not None  # a second step has one
-        self._network, self._new, self._full, self._rehearsal = network, self._step.new_set, learned, self._step.rehearsal_set
+        assert self._step.objective.memory is not None  # a second step has one
+        self._network, self._new, self._full, self._rehearsal = (
+            network,
+            self._step.new_set,
+            learned,
+            self._step.objective.memory,
+        )
 
     def training(self) -> Iterator[int]:
         """Train, yielding the number of epochs done, from 0 on."""
         yield 0
         step = self._step
-        yield from _train(self._network, step.spec, step.new_set, step.rehearsal_set, step.normalise, step.streams)
+        yield from _train(self._network, step.spec, step.new_set, step.objective.memory, step.normalise, step.streams)
 
     def draws(self) -> Iterator[Images]:
         """Endless batches as training draws them, from epochs after its last: it never sees these."""

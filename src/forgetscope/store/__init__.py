@@ -6,7 +6,13 @@ against one another by `contents`, and `stepfiles` says what the record and the 
 """
 
 from forgetscope.measuring.quantities import COEFFICIENTS as COEFFICIENTS
-from forgetscope.store.condition import POLICY as POLICY, Setting as Setting, first_step as first_step, told_apart as told_apart
+from forgetscope.store.condition import (
+    METHOD as METHOD,
+    POLICY as POLICY,
+    Setting as Setting,
+    first_step as first_step,
+    told_apart as told_apart,
+)
 from forgetscope.store.folder import (
     ALL_LAYERS as ALL_LAYERS,
     EVERY_ITERATION as EVERY_ITERATION,

@@ -11,6 +11,7 @@ from forgetscope.spec import AugmentationSpec, RehearsalSpec, TrainingSpec
 
 Name = TypeVar("Name", bound=Hashable)
 POLICY = ("policy", "policy_source")
+METHOD = ("method", "method_source")
 _NOT_SET = [
     {name: None if one.is_required() else one.default for name, one in model.model_fields.items()}
     for model in (TrainingSpec, RehearsalSpec)
@@ -58,6 +59,11 @@ class Setting:
     def policy(self) -> tuple[str, str | None]:
         """Its name, empty in a first step, and the SHA-256 of the user's own."""
         return self.options.get("policy", ""), self.options.get("policy_source")
+
+    @property
+    def method(self) -> tuple[str, str | None]:
+        """Its name with its options, replay where none is given, and the SHA-256 of the user's own."""
+        return self.options.get("method") or "replay", self.options.get("method_source")
 
     def but_for(self, *names: str) -> Setting:
         """What is left when these options do not count."""

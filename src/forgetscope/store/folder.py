@@ -55,6 +55,7 @@ class StepRecord:
     divergence: Mapping[str, object] | None = None  # epoch, iteration and loss, if training ended that way
     simulated: Mapping[str, object] | None = None  # seed and truth, if nothing was trained
     start: Mapping[str, str] | None = None  # SHA-256 of the weights that training started from
+    kept: Mapping[str, int] | None = None  # bytes of past classes' images, logits and keepsakes that training had
 
 
 TellLeftOut = Callable[[StoreError], None]
@@ -385,7 +386,7 @@ def _contents(record: StepRecord, committed: str) -> dict[str, bytes]:
         "history": [dict(epoch) for epoch in record.history],
         "committed": committed,
     }
-    beside = {"simulated": record.simulated, "start": record.start}
+    beside = {"simulated": record.simulated, "start": record.start, "kept": record.kept}
     info |= {name: dict(facts) for name, facts in beside.items() if facts is not None}
     contents = {"step.json": json_bytes(info)}
     for name in (*TABLES, *(name for name in ALL_TABLES if name in record.tables and name not in TABLES)):

@@ -75,6 +75,7 @@ class _Record(StrictRecord):
     divergence: dict[Text, Scalar] | None = None
     simulated: SimulationMark | None = None
     start: dict[Text, Text] = Field(default_factory=dict)
+    kept: dict[Text, Count] | None = None
 
 
 class _File(StrictRecord):

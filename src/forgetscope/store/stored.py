@@ -96,6 +96,11 @@ class StoredStep(StoredTables):
         return cast(str | None, self.info.get("start", {}).get("weights"))
 
     @property
+    def kept_bytes(self) -> dict[str, int] | None:
+        """Bytes of past classes' `images`, `logits` and `keepsakes` that training had; None where it was not recorded."""
+        return cast(dict[str, int] | None, self.info.get("kept"))
+
+    @property
     def unpredicted(self) -> str | None:
         if not self.has("predictions"):
             if self.simulated is not None:

@@ -112,6 +112,7 @@ options = st.fixed_dictionaries(
         "steps": st.integers(1, 4),
         "network": st.sampled_from(["resnet8", "resnet8-projected"]),
         "policy": st.sampled_from(["uniform", "herding"]),
+        "method": st.sampled_from(["replay", "ace", "distillation(weight=0.5, temperature=3)"]),
         "retention": st.sampled_from([0.08, 0.2]),
         "first_batch": st.sampled_from([32, 33]),
         "sampling": st.sampled_from(["iid", "reshuffled"]),

@@ -23,7 +23,7 @@ from forgetscope.benchmark.records import recorded_plans, rerun_only
 from forgetscope.data.glyphs import CLASS_NAMES
 from forgetscope.data.known import KNOWN
 from forgetscope.errors import StoreError
-from forgetscope.store import POLICY, Setting, Store, first_step, told_apart
+from forgetscope.store import METHOD, POLICY, Setting, Store, first_step, told_apart
 
 Values = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -349,12 +349,14 @@ def _benchmarks(settings: Iterable[Setting]) -> dict[Setting, str]:
     found = list(settings)
     networks = told_apart((own.network, own.network_source) for own in found)
     data = told_apart((own.data, own.digest) for own in found)
+    methods = told_apart(own.method for own in found)
 
     def described(own: Setting) -> dict[str, Any]:
         made = f"simulated-{own.digest.removeprefix('simulated-')[:6]}" if own.digest.startswith("simulated-") else "trained"
         version = data[own.data, own.digest].removeprefix(own.data) if made == "trained" else ""
         network = networks[own.network, own.network_source]
-        return {"network": network, **own.but_for(*POLICY).options, "image_size": own.image_size, "data": made + version}
+        named = {"network": network, "method": methods[own.method]}
+        return {**named, **own.but_for(*POLICY, *METHOD).options, "image_size": own.image_size, "data": made + version}
 
     labels = {}
     for own in found:

@@ -68,6 +68,7 @@ def _facts(experiment: Experiment) -> dict[str, str]:
         "Classes per step": _distinct(len(spec.classes) for spec in specs),
         "Kept for rehearsal": _distinct(budget(spec.rehearsal) for spec in specs if spec.rehearsal),
         "Policy": _distinct(spec.rehearsal.policy for spec in specs if spec.rehearsal),
+        "Method": _distinct(spec.rehearsal.method or "replay" for spec in specs if spec.rehearsal),
         "Epochs": _distinct(spec.training.epochs for spec in specs),
         "Seed": _distinct(spec.seed for spec in specs),
         "Id": experiment.id[:8],

@@ -32,10 +32,10 @@ def experiment_view(experiment: Shown, step: int | None = None) -> RenderableTyp
 
 def store_view(found: Sequence[Experiment]) -> RenderableType:
     """What a store holds: one line per experiment, latest last."""
-    table = make_table(
-        ("id", "data", "network"), ("steps", "classes", "policy", "kept", "epochs", "seed", "mean FG", "FG-R", "ρ SIC")
-    )
-    policies = policy_names(found)
+    policies, methods = policy_names(found), [experiment.chain[-1].setting.method[0] for experiment in found]
+    of_all = ("kept", "epochs", "seed", "mean FG", "FG-R", "ρ SIC")
+    by_method = any(method != "replay" for method in methods)  # a column that says the same in every row is none
+    table = make_table(("id", "data", "network"), ("steps", "classes", "policy", *["method"] * by_method, *of_all))
     for experiment in list(found)[-LISTED:]:
         last = experiment.chain[-1].spec
         summary = experiment.summaries[-1] if experiment.summaries else None
@@ -49,6 +49,7 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
             f"{len(experiment.chain)}{'*' if experiment.diverged else ''}",
             "+".join(str(len(step.spec.classes)) for step in experiment.chain),
             policies.get(experiment.chain[-1].setting.policy, PLAIN.missing),
+            *[experiment.chain[-1].setting.method[0] if last.rehearsal else PLAIN.missing] * by_method,
             budget(last.rehearsal) if last.rehearsal else PLAIN.missing,
             str(last.training.epochs),
             str(last.seed),

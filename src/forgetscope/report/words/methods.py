@@ -166,7 +166,9 @@ def _single(chains: Sequence[Sequence[StoredStep]]) -> Iterator[Command]:
         own: dict[str, Any] = {"seed": last.seed, "sequence": [list(step.spec.classes) for step in chain]}
         if last.rehearsal is not None:
             kept = ("policy", "retention")
-            options |= {"batch": last.training.batch} | last.rehearsal.model_dump(exclude={*kept, "policy_source", "alpha"})
+            options |= {"batch": last.training.batch} | last.rehearsal.model_dump(
+                exclude={*kept, "policy_source", "method_source", "alpha"}
+            )
             alphas = [step.spec.rehearsal.alpha for step in chain if step.spec.rehearsal is not None]
             options["alpha"] = alphas if len(set(alphas)) > 1 else alphas[0]
             own |= {name: value for name, value in last.rehearsal.model_dump(include=set(kept)).items() if value is not None}
