@@ -18,6 +18,8 @@ from rich.console import Console
 from conftest import TINY, run_experiment
 from forgetscope.analysis.experiments import open_experiment
 from forgetscope.benchmark.plans import Job
+from forgetscope.benchmark.simulation import simulate
+from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Watcher
 from forgetscope.errors import DamagedStep, Diverged
@@ -321,7 +323,7 @@ def first(table: pa.Table, name: str, value: object) -> pa.Table:
 HARMS: dict[str, tuple[str, str, Callable[[pa.Table], pa.Table]]] = {
     "other forecast": ("classes", "forecast of class 0 is 0.123, and by probes.parquet", lambda t: first(t, "forecast", 0.123)),
     "other sum": ("classes", "sic_estimate of class 0 is 7", lambda t: first(t, "sic_estimate", 7.0)),
-    "no column": ("classes", "no forecast in classes.parquet of a step with forecast", lambda t: t.drop_columns([*FORECAST])),
+    "no column": ("classes", "no forecast in a step with forecast", lambda t: t.drop_columns([*FORECAST])),
     "interval": ("probes", "forecast is .* of class 0, between 2.0 and", lambda t: first(t, "forecast_low", 2.0)),
     "accuracy": ("keepsakes", "no keepsake of class 0: accuracy is 1.5", lambda t: first(t, "accuracy", 1.5)),
     "probability": ("keepsakes", "no keepsake of class 0: accuracy is None", lambda t: first(t, "accuracy", None)),
@@ -337,8 +339,29 @@ def test_tables_that_cannot_be_those_of_the_step_are_named(made: Path, tmp_path:
     step = store.experiments()[0][1]
     put(step, f"{name}.parquet", parquet_bytes(harmed(step.table(name))))  # type: ignore[arg-type]
     (found,) = verify_store(store).damage
+    assert found.path.name == f"{name}.parquet"
     with pytest.raises(DamagedStep, match=reason):
         raise step.damaged(found.path.name, found.reason)
+
+
+def test_a_forecast_that_nobody_asked_for_is_damage(tiny_store: Path, tmp_path: Path) -> None:
+    store = Store(shutil.copytree(tiny_store, tmp_path / "store"))
+    step = store.experiments()[0][1]
+    table = step.table("probes")
+    put(step, "probes.parquet", parquet_bytes(table.append_column("forecast", pa.array([0.5] * len(table)))))
+    (found,) = verify_store(store).damage
+    assert (found.path.name, found.reason) == ("probes.parquet", "forecast in a step without forecast")
+
+
+def test_simulated_steps_have_none(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    shape = {"experiments": 1, "increments": [0.1], "retentions": [0.08], "epochs": 2, "forecast": True}
+    simulate(BenchmarkSpec.load("glyphs", shape), store, seed=1, reruns=0)
+    assert verify_store(store).damage == []
+    for step in store.steps():
+        assert not step.forecasts
+        assert step.carried() == {}
+        assert not {*FORECAST} & {*step.table("classes").column_names}
 
 
 def test_a_parent_without_what_it_promises_to_carry_is_named(made: Path, tmp_path: Path) -> None:

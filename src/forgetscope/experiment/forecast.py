@@ -40,13 +40,15 @@ class StepForecast:
             before, (weight, bias) = self._features(), head_of(step.network)
             if not np.isfinite(before).all():
                 self.known = dict.fromkeys(self.known)
-            kept = {node: len(images) for node, images in enumerate(step.rehearsal.values())}
-            head = weight[:past], bias[:past]  # as the parent left it
-            self._kept, self._forecaster = (
-                kept,
-                Forecaster(
-                    self.known, before, nodes, nodes >= past, kept, head, lambda c: step.streams("forecast", step.past[c])
-                ),
+            self._kept = {node: len(images) for node, images in enumerate(step.rehearsal.values())}
+            self._forecaster = Forecaster(
+                self.known,
+                before,
+                nodes,
+                nodes >= past,
+                self._kept,
+                (weight[:past], bias[:past]),  # as the parent left it
+                lambda node: step.streams("forecast", step.past[node]),
             )
             self._is_possible = any(one is not None for one in self.known.values())
             self._probabilities = self._forecaster.probabilities if self._is_possible else {}

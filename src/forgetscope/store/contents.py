@@ -146,38 +146,46 @@ def _beside_keepsakes(table: pa.Table, forecast: bool) -> list[tuple[float | Non
     return rows
 
 
-def check_forecasts(classes: pa.Table, probes: pa.Table, past: Ids, weight: float | None, *, asked: bool) -> None:
-    """That of the last probe is that of the class, estimates are summed, and intervals are such. classes: of past ones alone.
-
-    asked: whether the step makes any. weight: of a probe in sums; None: the step diverged, and its classes have none."""
-    for name, table in (("classes", classes), ("probes", probes)):
-        there = [column for column in FORECAST if column in table.column_names]
-        if len(there) != asked * len(FORECAST):
-            said = f"{', '.join(there) or 'no forecast'} in {name}.parquet"
-            raise ValueError(f"{said} of a step with{'out' * (not asked)} forecast")
-    if not asked:
-        return
+def forecasts_of(probes: pa.Table, past: Ids) -> NDArray[np.float64]:
+    """[probes, forecast, P], as they were made; past: the ids of the step's past classes."""
+    _check_forecast_columns(probes, asked=True)
     values = np.stack([probes[name].to_numpy() for name in FORECAST])
     ids, rounds = probes["class_id"].to_numpy(), len(probes) // max(1, len(past))
-    if not np.array_equal(ids, np.tile(past, rounds)):
+    if not rounds or not np.array_equal(ids, np.tile(past, rounds)):
         raise ValueError("no forecast for each probe and past class")
     forecast, low, high = values[:3]
     known = ~np.isnan(values[:3])  # an interval may be missing, where there are too few classes
-    odd = (
-        (known[1] != known[2])
-        | (known[1] & ~((low <= forecast) & (forecast <= high) & (high <= 1)))
-        | np.isinf(values).any(axis=0)
-    )
+    wrong = known[1] & ~((low <= forecast) & (forecast <= high) & (high <= 1))
+    odd = (known[1] != known[2]) | wrong | np.isinf(values).any(axis=0)
     if odd.any():
         i = int(odd.argmax())
         raise ValueError(f"forecast is {forecast[i]} of class {ids[i]}, between {low[i]} and {high[i]}")
-    by_probe = values.reshape(len(FORECAST), rounds, len(past)).swapaxes(0, 1)
+    return values.reshape(len(FORECAST), rounds, len(past)).swapaxes(0, 1)
+
+
+def check_forecasts(classes: pa.Table, by_probe: NDArray[np.float64], weight: float | None) -> None:
+    """That of the last probe is that of the class, and estimates are summed. classes: of past ones alone.
+
+    weight: of a probe in sums; None: the step diverged, and its classes have none."""
+    _check_forecast_columns(classes, asked=True)
     expected = np.full(by_probe.shape[1:], np.nan) if weight is None else forecast_of_classes(by_probe, weight)
     for name, wanted in zip(FORECAST, expected, strict=True):
         found = classes[name].to_numpy()
-        if not np.allclose(found, wanted, rtol=1e-9, atol=1e-12, equal_nan=True):
-            i = int((~np.isclose(found, wanted, rtol=1e-9, atol=1e-12, equal_nan=True)).argmax())
-            raise ValueError(f"{name} of class {past[i]} is {found[i]}, and by probes.parquet {wanted[i]}")
+        same = np.isclose(found, wanted, rtol=1e-9, atol=1e-12, equal_nan=True)
+        if not same.all():
+            i = int((~same).argmax())
+            raise ValueError(f"{name} of class {classes['class_id'][i]} is {found[i]}, and by probes.parquet {wanted[i]}")
+
+
+def check_unforecast(table: pa.Table) -> None:
+    """Of a step that makes none."""
+    _check_forecast_columns(table, asked=False)
+
+
+def _check_forecast_columns(table: pa.Table, *, asked: bool) -> None:
+    there = [column for column in FORECAST if column in table.column_names]
+    if len(there) != asked * len(FORECAST):
+        raise ValueError(f"{', '.join(there) or 'no forecast'} in a step with{'out' * (not asked)} forecast")
 
 
 def _variances(spread: NDArray[np.float32], kind: Spread, features: int) -> NDArray[np.float32]:

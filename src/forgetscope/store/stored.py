@@ -15,7 +15,7 @@ from forgetscope.errors import DamagedStep, StateFreed
 from forgetscope.measuring.keepsakes import Carried, Keepsake
 from forgetscope.spec import StepSpec
 from forgetscope.store.condition import Setting
-from forgetscope.store.contents import carried_of, check_forecasts, keepsakes_of
+from forgetscope.store.contents import carried_of, check_forecasts, check_unforecast, forecasts_of, keepsakes_of
 from forgetscope.store.stepfiles import CARRIED, KEEPSAKES, MARKERS, STATE, TableName, checked_record
 from forgetscope.store.verified import StoredTables, past_rows
 
@@ -149,11 +149,16 @@ class StoredStep(StoredTables):
     def check_forecasts(self) -> None:
         """Those of its probes and of its classes against one another; raises DamagedStep."""
         classes, probes = self.table("classes"), self.table("probes")
+        if not self.forecasts:
+            for file, table in (("classes.parquet", classes), ("probes.parquet", probes)):
+                with self.naming(file):
+                    check_unforecast(table)
+            return
         past = classes.filter(pa.array(past_rows(classes, self.number)))
+        with self.naming("probes.parquet"):
+            by_probe = forecasts_of(probes, past["class_id"].to_numpy())
         with self.naming("classes.parquet"):
-            ids = past["class_id"].to_numpy()
-            weight = None if self.divergence is not None else self.spec.probe_weight
-            check_forecasts(past, probes, ids, weight, asked=self.forecasts)
+            check_forecasts(past, by_probe, None if self.divergence is not None else self.spec.probe_weight)
 
     def state(self) -> Tensors:
         """The tensors that the next step starts from; raises StateFreed if they were freed."""
