@@ -159,7 +159,7 @@ def test_the_examples_of_the_monitor_run(
     monkeypatch.chdir(tmp_path)
     found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "monitor.md").read_text(encoding="utf-8"), re.DOTALL)
     own = [code for code in found if "monitor.step(" in code]
-    assert len(own) == 2
+    assert len(own) == 3
     for code in own:
         exec(code, {**own_data(), "torch": torch})
         assert "forgetscope:" not in capsys.readouterr().err  # nothing was warned of

@@ -31,6 +31,8 @@ _HOMES = {
     "forgetscope.engines.here": ("Here",),
     "forgetscope.engines.local": ("Local",),
     "forgetscope.engines.ray": ("Ray",),
+    "forgetscope.forecasting.forecast": ("Forecast",),
+    "forgetscope.forecasting.kept": ("Keepsakes", "keepsakes"),
     "forgetscope.housekeeping.replication": ("unpack_replication",),
     "forgetscope.learning.candidates": ("Candidates",),
     "forgetscope.learning.methods": ("Method",),
@@ -68,6 +70,8 @@ if TYPE_CHECKING:
     from forgetscope.engines.here import Here as Here
     from forgetscope.engines.local import Local as Local
     from forgetscope.engines.ray import Ray as Ray
+    from forgetscope.forecasting.forecast import Forecast as Forecast
+    from forgetscope.forecasting.kept import Keepsakes as Keepsakes, keepsakes as keepsakes
     from forgetscope.housekeeping.replication import unpack_replication as unpack_replication
     from forgetscope.learning.candidates import Candidates as Candidates
     from forgetscope.learning.methods import Method as Method

@@ -16,27 +16,29 @@ from torch.utils.data import DataLoader, TensorDataset
 import forgetscope as fs
 from conftest import TINY
 from forgetscope.experiment.course import Course
+from forgetscope.experiment.forecast import StepForecast
 from forgetscope.experiment.observation import Observer
 from forgetscope.experiment.preparation import prepare
 from forgetscope.experiment.settings import choose_settings
 from forgetscope.learning.rsgd import make_optimiser, train_step
 from forgetscope.measuring.measurement import ProbeData, measure
-from forgetscope.measuring.quantities import COEFFICIENTS
+from forgetscope.measuring.quantities import COEFFICIENTS, FORECAST
 from forgetscope.measuring.sums import Sums
 from forgetscope.spec import RunSpec, StepSpec
 from forgetscope.store import Store
 from forgetscope.store.observed import OBSERVED_TABLES
 
 
-def trained(store: Path) -> Iterator[tuple[nn.Module, Any, Course]]:
+def trained(store: Path, **options: Any) -> Iterator[tuple[nn.Module, Any, Course]]:
     """The second step of the tiny experiment, epoch by epoch, with the run's own probes: network, step and course so far."""
-    spec = RunSpec(**{**TINY, "sequence": TINY["sequence"][:2]})
+    spec = RunSpec(**{**TINY, "sequence": TINY["sequence"][:2], **options})
     result = fs.run(spec, store, progress=False)
     first, second = Store(store).chain(result.id)
     data, settings = fs.load_data("glyphs", 8), choose_settings("cpu", 1)
     step = prepare(first, StepSpec(**second.info["spec"]), data, settings)
     course = Course(torch.zeros(len(step.new_set.nodes), dtype=torch.int16))
-    observer = Observer(step, None, course, store / "so-far", lambda: None)
+    forecast = StepForecast(step) if spec.forecast else None
+    observer = Observer(step, forecast, course, store / "so-far", lambda: None)
     observer.epoch_ended(0, 0)
     yield step.network, step, course
     assert step.spec.rehearsal is not None
@@ -93,3 +95,32 @@ def test_coefficients_are_those_of_run(tmp_path: Path, dtype: torch.dtype, toler
     classes = stored.table("classes").to_pandas()
     assert np.allclose(classes["sic"][:2], found.sic, rtol=1e-15)
     assert np.allclose(classes["accuracy"], planned.table("classes").to_pandas()["accuracy"])
+
+
+def test_forecasts_are_those_of_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fitted on all images, for otherwise each chooses its own; without past images here, with none looked at there."""
+    for module in ("experiment.forecast", "monitor.prospects"):
+        monkeypatch.setattr(f"forgetscope.{module}.IMAGES", 10_000)
+    monitor, watched = fs.Monitor(tmp_path / "watched", "same", strict=True), None
+    for network, step, ran in trained(tmp_path / "run", forecast=True, seed=0):
+        if watched is None:
+            past, new = ((step.normalise(part.images), part.nodes) for part in (step.full_past(), step.new_set))
+            kept = np.concatenate([np.isin(step.images_of[label], step.rehearsal[label]) for label in step.past])
+            nodes = {label: node for node, label in enumerate(step.classes)}  # random streams are those of labels
+            labels = torch.tensor(step.classes)
+            with monitor.step(network, new=(past[0], labels[past[1]]), nodes=nodes):
+                pass  # the network is that of the parent, whose head has grown
+            memory = (past[0][torch.from_numpy(kept)], labels[past[1]][torch.from_numpy(kept)])
+            data = {"memory": memory, "new": as_loader(new[0], labels[new[1]], 64)}
+            watched = monitor.step(network, **data, nodes=nodes, alpha=step.spec.rehearsal.alpha).open()
+        else:
+            watched.epoch_ended()
+        assert np.allclose(watched._prospects.forecasts(watched.alpha, len(ran.forecasts))[-1], ran.forecasts[-1], 1e-4, 1e-5)
+    assert watched is not None
+    watched.close()
+    assert np.isfinite(watched.forecast[list(FORECAST)]).all(axis=None)
+    planned = next(one for one in Store(tmp_path / "run").steps() if one.number == 2)
+    for label, one in planned.carried().items():
+        other = monitor.steps[-1].carried()[label]
+        assert np.allclose(one.mean, other.mean, 0.01, 1e-3)  # which were fitted on fifty images of a class
+        assert np.isclose(one.error, other.error, 0.02)

@@ -17,7 +17,7 @@ from watched import Pair, Pictures, loaders, observed, pairs, terms
 
 import forgetscope as fs
 from forgetscope.errors import InputError
-from forgetscope.monitor.passes import fingerprints
+from forgetscope.forecasting.choice import fingerprints
 from measuring.test_heads import ALPHA, Base, Cosine, made
 
 

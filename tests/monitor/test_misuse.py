@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -24,12 +25,12 @@ def test_past_images_that_are_but_the_memory_say_nothing_of_the_others(tmp_path:
     with monitor.step(made(Base), past=shuffled, memory=given["memory"], new=given["new"], alpha=ALPHA) as step:
         step.epoch_ended()
     found = step.coefficients
-    assert torch.isnan(torch.stack([found.sic, found.cic])).all()
-    assert found.nic.isfinite().all()
-    assert "SIC and CIC are unknown, not 0: past images are those in memory" in repr(step)
+    assert torch.isnan(torch.stack([found.sic, found.cic, found.nic])).all()
+    assert np.isfinite(step.forecast["nic_estimate"]).all()
+    assert "SIC, CIC and NIC are unknown, not 0: past images are those in memory" in repr(step)
     (stored,) = monitor.steps
     assert stored.info["past"] == "memory"
-    assert stored.table("classes")["missing"][0].as_py() == "SIC and CIC are unknown: past images are those in memory"
+    assert stored.table("classes")["missing"][0].as_py() == "SIC, CIC and NIC are unknown: past images are those in memory"
 
 
 def test_a_memory_that_is_no_part_of_past_is_told(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class PlanCosts:
     """Of the steps that are still to do."""
 
     seconds: float
@@ -49,12 +49,12 @@ class Forecast:
     rates: Rates
 
 
-def estimate(plan: Plan, todo: Collection[str], rates: Rates, jobs: int) -> Forecast:
+def estimate(plan: Plan, todo: Collection[str], rates: Rates, jobs: int) -> PlanCosts:
     costs = {id: step_seconds(plan.jobs[id], plan, rates) for id in todo}
     height, width = plan.data.shape
     image_bytes = 3 * height * width
     largest = sorted((_held(plan.jobs[id], plan, image_bytes, rates) for id in todo), reverse=True)[:jobs]
-    return Forecast(
+    return PlanCosts(
         seconds=makespan({id: plan.jobs[id] for id in todo}, costs, jobs),
         jobs=jobs,
         memory=rates.memory * jobs + sum(largest),

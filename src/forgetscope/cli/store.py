@@ -196,7 +196,7 @@ def sql(
     """Ask a question in SQL (DuckDB) over the tables of all steps."""
     from forgetscope.housekeeping.sql import query as ask, rows
     from forgetscope.report.terminal.storage import answer_view
-    from forgetscope.store.observed import OBSERVED_TABLES
+    from forgetscope.store.observed import ALL_OBSERVED_TABLES
     from forgetscope.store.stored import ALL_TABLES
 
     if Path(query).is_dir():
@@ -206,7 +206,7 @@ def sql(
     ):
         echo('In SQL, true is a truth value. If you mean the column, write "true", with the quotes.', err=True)
     if re.search(rf"\b({'|'.join(('steps', *ALL_TABLES))})\b", query, re.IGNORECASE) and only_observed(store):
-        tables = ", ".join(("observed", *(f"observed_{name}" for name in OBSERVED_TABLES)))
+        tables = ", ".join(("observed", *(f"observed_{name}" for name in ALL_OBSERVED_TABLES)))
         echo(f"{store} holds observed steps only; their tables are {tables}.", err=True)
     left_out = Unreadable()
     answer = ask(fs.Store.existing(store), query, left_out)

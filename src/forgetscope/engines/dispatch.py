@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forgetscope import errors
-from forgetscope.benchmark.costs import Forecast
+from forgetscope.benchmark.costs import PlanCosts
 from forgetscope.benchmark.plans import Job, Plan
 from forgetscope.benchmark.records import Journal
 from forgetscope.engines.queue import JobQueue
@@ -32,7 +32,7 @@ class Prospect:
     done: frozenset[str]
     bad: frozenset[str]  # failed or diverged earlier
     todo: frozenset[str]
-    estimate: Forecast | None
+    estimate: PlanCosts | None
     costs: Mapping[str, float]  # of each step: seconds, or work where nothing was measured
 
 

@@ -31,11 +31,12 @@ class SeenImages:
 
 
 def estimated_terms(
-    seen: SeenImages, stand_ins: Mapping[int, Tensor], weight: Tensor, bias: Tensor, alpha: float
+    seen: SeenImages, stand_ins: Mapping[int, Tensor], weight: Tensor, bias: Tensor, alpha: float, *, biased: bool = True
 ) -> Coefficients:
     """One probe's terms, of the past classes in the order of `seen.kept`; SIC of a class without a stored image is unknown.
 
-    stand_ins: features [m, d] by node. Without those of a class nothing is known of it, nor what it does to others.
+    stand_ins: features [m, d] by node. Without those of a class nothing is known of it, nor what it does to others. biased:
+    whether the head has biases.
 
     >>> features, nodes = torch.eye(4, dtype=torch.float64), torch.tensor([0, 0, 1, 2])
     >>> seen = SeenImages(features, nodes, kept={0: 2, 1: 1}, new={2: 1}, unrehearsed={0: 3, 1: 3})
@@ -44,12 +45,11 @@ def estimated_terms(
     0.038
     """
     past, classes = list(seen.kept), [*seen.kept, *seen.new]
-    known, of_stand_ins = _gradients(seen.features, seen.nodes, classes, weight, bias), [c for c in past if c in stand_ins]
+    of_stand_ins, head = [c for c in past if c in stand_ins], (weight, bias, biased)
+    known = _gradients(seen.features, seen.nodes, classes, *head)
     standing = torch.cat([stand_ins[c] for c in of_stand_ins]) if of_stand_ins else seen.features[:0]
     sizes = torch.tensor([len(stand_ins[c]) for c in of_stand_ins], dtype=torch.long)
-    absent = _gradients(
-        standing, torch.repeat_interleave(torch.tensor(of_stand_ins, dtype=torch.long), sizes), past, weight, bias
-    )
+    absent = _gradients(standing, torch.repeat_interleave(torch.tensor(of_stand_ins, dtype=torch.long), sizes), past, *head)
     kept, rest = (torch.tensor([of[c] for c in past], dtype=torch.float64) for of in (seen.kept, seen.unrehearsed))
     whole = kept / (kept + rest)  # the share of a class that is in memory
     lengths = _mixed(whole, known.lengths[: len(past)], absent.lengths)
@@ -72,9 +72,9 @@ def estimated_terms(
     return Coefficients(found.sic.masked_fill(unknown, torch.nan), found.cic, found.nic, found.all_nic)
 
 
-def _gradients(features: Tensor, nodes: Tensor, classes: list[int], weight: Tensor, bias: Tensor) -> GradientSums:
+def _gradients(features: Tensor, nodes: Tensor, classes: list[int], weight: Tensor, bias: Tensor, biased: bool) -> GradientSums:
     """Over the images of each of these classes."""
-    sums = GradientSums(len(classes), *weight.shape)
+    sums = GradientSums(len(classes), *weight.shape, biased=biased)
     if len(nodes):
         place = torch.full((max(*classes, int(nodes.max())) + 1,), -1, dtype=torch.long)
         place[torch.tensor(classes)] = torch.arange(len(classes))

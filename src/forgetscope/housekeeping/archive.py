@@ -26,7 +26,7 @@ from forgetscope.files import replacing, told, too_large
 from forgetscope.foreign import strict_json
 from forgetscope.outputs import XZ_MEMORY
 from forgetscope.store import ALL_TABLES, MARKERS, STATE
-from forgetscope.store.observed import MONITOR, NUMBER, OBSERVED_TABLES, RECORD
+from forgetscope.store.observed import ALL_OBSERVED_TABLES, MONITOR, NUMBER, RECORD
 from forgetscope.store.stepfiles import PLAN_BYTES, PLAN_ID, limit_of
 
 FORMAT = 1
@@ -36,7 +36,7 @@ INDEX_LIMIT = 256 * 2**20  # bytes; the index of ten thousand steps has about 15
 XZ = b"\xfd7zXZ\0"  # how a compressed file begins
 XZ_RATIO, XZ_SMALL = 100, 2**26  # a compressed file may unpack to so many times its size, or to so many bytes
 FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in ALL_TABLES), STATE, *MARKERS.values())
-SEEN = ("manifest.json", RECORD, *(f"{name}.parquet" for name in OBSERVED_TABLES))  # files of an observed step
+SEEN = ("manifest.json", RECORD, *(f"{name}.parquet" for name in ALL_OBSERVED_TABLES))  # files of an observed step
 MEMBER = re.compile(
     rf"steps/[0-9a-f]{{32}}/({'|'.join(map(re.escape, FILES))})|plans/{PLAN_ID.pattern}/plan\.json"
     rf"|observed/{MONITOR.pattern}/{NUMBER.pattern}/({'|'.join(map(re.escape, SEEN))})"

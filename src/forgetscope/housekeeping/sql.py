@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from forgetscope.errors import SpecError
 from forgetscope.store import ALL_TABLES, Store, StoredObserved, StoredStep, StoredTables, TableName, TellLeftOut, leaving_out
-from forgetscope.store.observed import OBSERVED_TABLES
+from forgetscope.store.observed import ALL_OBSERVED_TABLES
 from forgetscope.store.tablefiles import SCHEMAS
 
 Step = TypeVar("Step")
@@ -62,7 +62,7 @@ _SEEN: dict[str, tuple[pa.DataType, Callable[[StoredObserved], object]]] = {
     "committed": (_TEXT, _recorded("committed")),
 }
 _IN_FRONT = [("step_id", pa.string()), ("step", pa.int64())]
-_OBSERVED: dict[str, TableName] = {f"observed_{name}": name for name in OBSERVED_TABLES}
+_OBSERVED: dict[str, TableName] = {f"observed_{name}": name for name in ALL_OBSERVED_TABLES}
 TABLES: dict[str, pa.Schema] = {
     "steps": pa.schema([(name, type) for name, (type, _) in _FACTS.items()]),
     **{name: pa.schema([*_IN_FRONT, *SCHEMAS[name].items()]) for name in ALL_TABLES},

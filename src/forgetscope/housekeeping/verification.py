@@ -9,7 +9,7 @@ from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
 from forgetscope.outputs import Progress, unheard
 from forgetscope.store import ALL_TABLES, CARRIED, KEEPSAKES, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
-from forgetscope.store.observed import MONITOR, OBSERVED_TABLES, RECORD, RUNNING
+from forgetscope.store.observed import ALL_OBSERVED_TABLES, MONITOR, RECORD, RUNNING
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def observed_damage(step: StoredObserved) -> list[Damage]:
         return [Damage(step.folder / RECORD, problem, None if newer else step.folder)]
     try:
         if isinstance(step, RunningObserved):
-            for name in filter(step.has, OBSERVED_TABLES):
+            for name in filter(step.has, ALL_OBSERVED_TABLES):
                 step.table(name)
         else:
             step.check_contents()

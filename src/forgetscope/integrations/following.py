@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -38,13 +38,16 @@ class Follower:
         *,
         settings: Settings | None = None,
         names: Mapping[int, str] | None = None,
+        keepsake: Literal["variance", "covariance", "none"] = "variance",
         strict: bool = False,
         log: Any = None,
         tell: Any = None,
     ) -> None:
         name = name or f"{framework}-{datetime.now():%Y%m%d-%H%M%S}"
         said = {"framework": framework, **(settings or {})}
-        self.monitor = Monitor(store, name, settings=said, names=names or {}, strict=strict, log=log, tell=tell)
+        self.monitor = Monitor(
+            store, name, settings=said, names=names or {}, keepsake=keepsake, strict=strict, log=log, tell=tell
+        )
         self._strict, self._framework = strict, framework
         self.step: Any = None
         self._unseen: Counter[int] | None = None  # labels of batches, until the first one of a past class

@@ -16,6 +16,7 @@ from forgetscope.measuring.all_layers import Batch
 from forgetscope.measuring.gradients import GradientSums, Loss
 
 Given = Tensor | np.ndarray | Sequence[Any]
+Prepare = Callable[[Tensor], Tensor]  # images as they are held -> what the network eats
 Counted = tuple[Tensor, Tensor, Tensor]  # inputs, labels [n] = head nodes, groups [n]
 CHUNK = 1000  # images whose features are kept at a time; a GPU is waited for once per chunk
 CHECKED = 8  # images on which a network is looked at before it is measured
@@ -130,21 +131,18 @@ class ProbeData(Images):
         new_labels: Given,
         alpha: float | Tensor = 0.5,
         *,
-        prepare: Callable[[Tensor], Tensor] | None = None,
+        prepare: Prepare | None = None,
         batch: int | None = None,
         loss: Loss | None = None,
         names: Mapping[int, str] | Sequence[str] | None = None,
     ) -> None:
-        if isinstance(alpha, Tensor) and alpha.numel() == 1:
-            alpha = alpha.item()
-        if not isinstance(alpha, int | float | np.floating) or not 0 < alpha < 1:
-            raise InputError(f"alpha = {alpha} is not between 0 and 1: it is the share of rehearsal images in a batch.")
+        alpha = checked_alpha(alpha)
         if loss is not None and not callable(loss):
             raise InputError(f"loss = {loss!r} is no function of logits and labels. Pass the one that you train with.")
         if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1):
             raise InputError(f"batch = {batch!r} is no number of images: it is how many go through the network at a time.")
-        past_images, past_labels = _whole("past", past_images, past_labels)
-        new_images, new_labels = _whole("new", new_images, new_labels)
+        past_images, past_labels = whole("past", past_images, past_labels)
+        new_images, new_labels = whole("new", new_images, new_labels)
         self.past_nodes = torch.unique(past_labels)
         self.new_nodes = torch.unique(new_labels)
         both = self.past_nodes[torch.isin(self.past_nodes, self.new_nodes)]
@@ -157,8 +155,8 @@ class ProbeData(Images):
             )
         self.kept = (past_labels[mask][:, None] == self.past_nodes).sum(dim=0).double()  # images that are rehearsed
         self.all_kept = bool(mask.all())
-        self.alpha = float(alpha)
-        self.names = _names(names, self.past_nodes.tolist())
+        self.alpha = alpha
+        self.names = checked_names(names, self.past_nodes.tolist())
         self.loss = loss
         # Where each image counts: past classes without what is rehearsed, past classes' rehearsed images, new classes.
         past = len(self.past_nodes)
@@ -192,15 +190,18 @@ class ProbeData(Images):
         return zip(self.inputs(images), torch.split(labels, self._batch), strict=True) if len(labels) else iter(())
 
     def inputs(self, images: Tensor) -> Iterator[Tensor]:
-        for batch in torch.split(images, self._batch):
-            own = batch.clone()  # `prepare`, or the network itself, may work in place
-            inputs = own if self._prepare is None else self._prepare(own)
-            if not isinstance(inputs, Tensor) or inputs.shape[:1] != batch.shape[:1]:
-                found = f"{tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
-                raise InputError(
-                    f"prepare gives {found} of {counted(len(batch), 'image')}. Return a tensor, an input per image."
-                )
-            yield inputs
+        return prepared(images, self._prepare, self._batch)
+
+
+def prepared(images: Tensor, prepare: Prepare | None, batch: int) -> Iterator[Tensor]:
+    """What a network eats, so many images at a time."""
+    for part in torch.split(images, batch):
+        own = part.clone()  # `prepare`, or the network itself, may work in place
+        inputs = own if prepare is None else prepare(own)
+        if not isinstance(inputs, Tensor) or inputs.shape[:1] != part.shape[:1]:
+            found = f"{tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
+            raise InputError(f"prepare gives {found} of {counted(len(part), 'image')}. Return a tensor, an input per image.")
+        yield inputs
 
 
 def images_and_labels(images: object, labels: object, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
@@ -218,8 +219,8 @@ def images_and_labels(images: object, labels: object, names: tuple[str, str]) ->
     return pixels, nodes
 
 
-def _whole(which: str, images: object, labels: object) -> tuple[Tensor, Tensor]:
-    """All images of past or new classes."""
+def whole(which: str, images: object, labels: object) -> tuple[Tensor, Tensor]:
+    """All images of past or new classes, which is what messages call them; finite, and one at least."""
     pixels, nodes = images_and_labels(images, labels, (f"{which}_images", f"{which}_labels"))
     if not len(nodes):
         raise InputError(f"{which}_images are empty. Give the images of at least one {which} class.")
@@ -278,7 +279,16 @@ def _tensor(name: str, value: object) -> Tensor:
         raise InputError(f"{name}: this {type(value).__name__} is no tensor ({told}). {remedy}") from error
 
 
-def _names(names: Mapping[int, str] | Sequence[str] | None, past: list[int]) -> dict[int, str]:
+def checked_alpha(alpha: float | Tensor) -> float:
+    """The share of rehearsal images in a batch."""
+    if isinstance(alpha, Tensor) and alpha.numel() == 1:
+        alpha = alpha.item()
+    if not isinstance(alpha, int | float | np.floating) or not 0 < alpha < 1:
+        raise InputError(f"alpha = {alpha} is not between 0 and 1: it is the share of rehearsal images in a batch.")
+    return float(alpha)
+
+
+def checked_names(names: Mapping[int, str] | Sequence[str] | None, past: list[int]) -> dict[int, str]:
     """Of past classes by node, empty if nobody named any."""
     if names is None:
         return {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -14,6 +14,7 @@ from forgetscope.characters import counted
 from forgetscope.errors import InputError, StoreError
 from forgetscope.foreign import TEXT
 from forgetscope.measuring.gradients import Loss
+from forgetscope.measuring.keepsakes import Spread
 from forgetscope.monitor.states import check_state
 from forgetscope.monitor.step import Given, MonitoredStep, Told
 from forgetscope.monitor.streams import Data
@@ -28,8 +29,9 @@ class Monitor:
 
     settings: what you want to tell trainings apart by, {"lr": 0.1}; names: of classes by label. log: a function of
     {series: value} and the count of epochs, or a run, writer or logger (`trackers`); tell: a function of a text, such as print,
-    which is given the classes at risk after each epoch. strict: errors of the monitor are raised; otherwise they never end the
-    training.
+    which is given the classes at risk after each epoch. keepsake: what is kept of each class when it was learned, "variance" or
+    "covariance" of its features beside their mean, or "none": from it later steps predict forgetting without past images.
+    strict: errors of the monitor are raised; otherwise they never end the training.
 
     >>> import torch, forgetscope as fs
     >>> draws = torch.Generator().manual_seed(0)
@@ -57,6 +59,7 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         *,
         settings: Settings | None = None,
         names: Mapping[int, str] | None = None,
+        keepsake: Literal["variance", "covariance", "none"] = "variance",
         strict: bool = False,
         log: Any = None,
         tell: Callable[[str], object] | None = None,
@@ -65,6 +68,8 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
             raise InputError(f"name = {name!r} is no name of a monitor. Use letters, digits, '.', '_' and '-', at most 100.")
         if tell is not None and not callable(tell):
             raise InputError(f"tell = {tell!r:.60} is no function of a text. Pass print, for example.")
+        if keepsake not in (*get_args(Spread), "none"):
+            raise InputError(f"keepsake = {keepsake!r:.60} is none of 'variance', 'covariance' and 'none'.")
         if not isinstance(store, str | Path | Store):
             raise InputError(f"store = {store!r:.60} is no folder. Give the path of one, such as 'results', or an fs.Store.")
         self.name = name
@@ -74,7 +79,14 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         except StoreError as error:
             raise StoreError(said_here(error)) from error
         self._told = Told(
-            self.store, name, _settings(settings), _names(names), bool(strict), None if log is None else tracker(log), tell
+            store=self.store,
+            name=name,
+            settings=_settings(settings),
+            names=_names(names),
+            keepsake=None if keepsake == "none" else keepsake,
+            strict=bool(strict),
+            log=None if log is None else tracker(log),
+            tell=tell,
         )
         self._running: MonitoredStep | None = None
         self._state: Mapping[str, Any] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from forgetscope.characters import counted
 from forgetscope.errors import InputError
+from forgetscope.forecasting.choice import Chosen, fingerprints
 from forgetscope.measuring.gradients import GradientSums, Loss
 from forgetscope.measuring.probe_data import CHECKED, CHUNK, Counted, Images, batch_for
 from forgetscope.monitor.streams import Stream, first_batch, nodes_of
@@ -57,6 +57,8 @@ class Passes(Images):
         self._first: Tensor | None = None  # [2, groups]: counts and fingerprints of the first pass
         self._few: dict[int, Tensor] = {}
         self.head_nodes = 0
+        self._most = 0  # images of a class that are chosen
+        self.chosen: Chosen | None = None  # of the memory and of new classes, by (is new, node)
         self._begin()
 
     @property
@@ -99,7 +101,8 @@ class Passes(Images):
     @property
     def unknown_said(self) -> tuple[str, ...]:
         if self.only_memory:
-            return ("SIC and CIC are unknown, not 0: past images are those in memory, so nothing is known of the others.",)
+            others = "past images are those in memory, so nothing is known of the others"
+            return (f"SIC, CIC and NIC are unknown, not 0: {others}. NIC is estimated.",)
         if not self.rehearses:
             return ("SIC and CIC are missing: nothing is rehearsed.",)
         return (*super().unknown_said, *([self.outside_said] if self.outside else []))
@@ -137,6 +140,24 @@ class Passes(Images):
             for _ in chunk:
                 pass
         self._compare()
+
+    def choose(self, most: int) -> None:
+        """From the next pass on hold a fixed choice of images in memory and of new ones, at most so many of each class."""
+        self._most = most
+
+    def held(self) -> Chosen:
+        """The choice; where a state was loaded, only a pass can find it again."""
+        if self.chosen is None:
+            self.survey()
+        assert self.chosen is not None
+        return self.chosen
+
+    def of_new_classes(self) -> Iterator[Counted]:
+        """One more pass, over those alone; held against the first, too."""
+        assert self._first is not None
+        self._begin()
+        yield from self._batches(only=NEW)
+        self._demand_same(self._first, 2 * len(self.past_nodes))
 
     def few(self, part: int = 0) -> Tensor:
         self.look()
@@ -187,13 +208,14 @@ class Passes(Images):
         if not self.known:
             self.memory, self.outside = [], 0
         self._sought: Sought | None = None
+        self._choosing = Chosen(self._most) if self._most and self.chosen is None else None
         self._group_of = {key: group for group, key in enumerate(zip(parts, nodes, strict=True))} if self.known else {}
 
-    def _batches(self) -> Iterator[Counted]:
+    def _batches(self, only: int | None = None) -> Iterator[Counted]:
         if not self.known and PAST in self._sources and KEPT in self._sources:
             self._sought = Sought(fingerprints(inputs).cpu() for inputs, _ in self._sources[KEPT])
         for part, source in self._sources.items():
-            for inputs, labels in source:
+            for inputs, labels in source if only in (None, part) else ():
                 nodes = nodes_of(labels, self._node_by_label, source.which)
                 self._check_labels(nodes, labels, source)
                 if part == KEPT and not self.known:
@@ -204,7 +226,7 @@ class Passes(Images):
                     inputs, nodes, groups = inputs[counts.to(inputs.device)], nodes[counts], groups[counts]
                 size = batch_for(inputs[:1]) if len(nodes) else 1
                 for piece in zip(*(torch.split(each, size) for each in (inputs, nodes, groups)), strict=True):
-                    self._note(part, piece[0], piece[2])
+                    self._note(part, *piece)
                     # The network may work in place, on what may be somebody's tensor.
                     yield piece[0].to(self.device, copy=True), piece[1], piece[2]
 
@@ -246,7 +268,7 @@ class Passes(Images):
         self._group_of[part, node] = len(self._group_of)
         self._seen = torch.cat([self._seen, torch.zeros(2, 1, dtype=torch.long)], dim=1)
 
-    def _note(self, part: int, inputs: Tensor, groups: Tensor) -> None:
+    def _note(self, part: int, inputs: Tensor, nodes: Tensor, groups: Tensor) -> None:
         found = fingerprints(inputs).cpu()
         self._seen[0].index_add_(0, groups, torch.ones_like(groups))
         self._seen[1].index_add_(0, groups, found)
@@ -254,9 +276,12 @@ class Passes(Images):
             self._sought.look_among(found)
         if part == KEPT and self._sought is not None:
             self.outside += self._sought.missing(found)
+        if part != PAST and self._choosing is not None:
+            self._choosing.add_each([(part == NEW, node) for node in nodes.tolist()], found, inputs)
 
     def _compare(self) -> list[int | None] | None:
         """After a pass. The first: where each group of it belongs. Any other: that it gave the same images."""
+        self.chosen = self._choosing or self.chosen
         if self._first is not None:
             self._demand_same(self._first)
             return None
@@ -278,8 +303,9 @@ class Passes(Images):
         of_past = self.kept if self.only_memory else counts[: len(past)]
         self.counts = (int(of_past.sum()), int(counts[2 * len(past) :].sum()))
 
-    def _demand_same(self, first: Tensor) -> None:
-        other = (self._seen != first).any(dim=0).nonzero()[:, 0].tolist()
+    def _demand_same(self, first: Tensor, begin: int = 0) -> None:
+        """begin: the first group that was passed over."""
+        other = [begin + at for at in (self._seen != first).any(dim=0)[begin:].nonzero()[:, 0].tolist()]
         if not other:
             return
         (part, node), (before, now) = list(self._group_of)[other[0]], (first[0, other[0]], self._seen[0, other[0]])
@@ -327,25 +353,3 @@ def _until_full(first: Counted, others: Iterator[Counted]) -> Iterator[Counted]:
     while images < CHUNK and (batch := next(others, None)) is not None:
         images += len(batch[1])
         yield batch
-
-
-def fingerprints(inputs: Tensor) -> Tensor:
-    """[n] int64, of the bits of each image: a sum of these tells in any order whether the images are the same.
-
-    Words of 64 bits are weighted by their place, with the upper half folded into the lower, so that no bit is lost; then
-    mixed, so that values which change places between images are noticed."""
-    flat = inputs.detach().contiguous().flatten(1)
-    bits = flat if flat.dtype == torch.uint8 else flat.view(torch.uint8)
-    if bits.shape[1] % 8:
-        bits = torch.nn.functional.pad(bits, (0, -bits.shape[1] % 8))
-    words = bits.view(torch.int64)
-    found = ((words ^ (words >> 32)) * _weights(words.shape[1], words.device)).sum(dim=1)
-    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
-        found = (found ^ (found >> shift)) * factor
-    return found ^ (found >> 31)
-
-
-@lru_cache(maxsize=8)
-def _weights(words: int, device: torch.device) -> Tensor:
-    draws = torch.Generator().manual_seed(words)
-    return (torch.randint(-(2**62), 2**62, (words,), generator=draws) * 2 + 1).to(device)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forgetscope.measuring.forgetting import class_accuracy
+from forgetscope.measuring.quantities import QUANTITIES
 from forgetscope.measuring.sums import Sums
 from forgetscope.monitor.passes import Passes
 from forgetscope.store import TableName
@@ -26,6 +27,8 @@ from forgetscope.store.tables import (
     probes_table,
     rehearsal_table,
 )
+
+UNGIVEN = "no images of past classes were given"
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,9 @@ def tables_of(
     names: Mapping[int, str],
     before: Mapping[int, Learned],
     why_unweighted: str | None,
+    forecasts: NDArray[np.float64] | None = None,
 ) -> dict[TableName, pa.Table]:
-    """sums: weighted; why_unweighted: if alpha is not known."""
+    """sums: weighted; why_unweighted: if alpha is not known; forecasts [probes, forecast, P]: if there are any."""
     seen, past = classes.seen, len(classes.past)
     if not seen:
         return {}
@@ -107,17 +111,23 @@ def tables_of(
     )
     rehearsal = _rehearsal(classes, passes)
     return {
-        "classes": class_table(facts, rehearsal, measured, "no images of past classes were given"),
-        **probe_tables(measured, classes),
+        "classes": class_table(facts, rehearsal, measured, UNGIVEN, forecasts),
+        **probe_tables(measured, classes, forecasts),
         "rehearsal": rehearsal_table(rehearsal),
         "confusion": confusion_table(confusion, seen),
         "predictions": predictions_table(predictions, seen),
     }
 
 
-def probe_tables(measured: Measurements | None, classes: Classes) -> dict[TableName, pa.Table]:
+def probe_tables(
+    measured: Measurements | None, classes: Classes, forecasts: NDArray[np.float64] | None = None
+) -> dict[TableName, pa.Table]:
     pairs = pairs_table(measured, classes.seen, len(classes.past))
-    return {"probes": probes_table(measured, classes.past), "pairs": pairs}
+    if measured is None and forecasts is not None:  # then there were probes, and they found nothing else
+        probes, past = len(forecasts), len(classes.past)
+        nothing = np.full((probes, len(QUANTITIES), past), np.nan)
+        measured = Measurements(range(probes), nothing, nothing[0, :4], np.empty((past, 0)), nothing[0, 0])
+    return {"probes": probes_table(measured, classes.past, forecasts), "pairs": pairs}
 
 
 def _rehearsal(classes: Classes, passes: Passes) -> dict[int, Indices]:
@@ -151,7 +161,7 @@ def _measurements(sums: Sums, classes: Classes, passes: Passes, why_unweighted: 
 
 def _unknown(kept: float, passes: Passes) -> str | None:
     if passes.only_memory:
-        return "SIC and CIC are unknown: past images are those in memory"
+        return "SIC, CIC and NIC are unknown: past images are those in memory"
     if not passes.rehearses:
         return "SIC and CIC are missing: nothing is rehearsed"
     return None if kept else "SIC is unknown: no image of it is stored"

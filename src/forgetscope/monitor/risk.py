@@ -1,11 +1,13 @@
 """Which past classes are at risk while a step trains: rank, trend and cause.
 
 A class's rank is that of the mean of its ranks by SIC and by NIC, the sums so far, as far as they are known: NIC ranks classes
-early in training and SIC later (docs/beyond.md). Rank 1 is the most at risk.
+early in training and SIC later (docs/beyond.md). Without past images SIC and NIC are unknown: there it is that of its forecast,
+and where there is none, of the estimate of NIC. Rank 1 is the most at risk.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from forgetscope.characters import visible
 from forgetscope.measuring.measurement import html_of
-from forgetscope.measuring.quantities import COEFFICIENTS
+from forgetscope.measuring.quantities import COEFFICIENTS, ESTIMATES, FORECAST
 from forgetscope.measuring.sums import Sums
 
 if TYPE_CHECKING:
@@ -38,14 +40,16 @@ class ClassAtRisk:
     sic: float
     cic: float
     nic: float
+    forecast: float = math.nan  # predicted forgetting, where that is what it is ranked by
 
 
 @dataclass(frozen=True)
 class AtRisk:
-    """The classes most at risk, the first first. of: how many past classes there are."""
+    """The classes most at risk, the first first. of: how many past classes there are. predicted: without their images."""
 
     rows: tuple[ClassAtRisk, ...]
     of: int = 0
+    predicted: bool = False
 
     def __iter__(self) -> Iterator[ClassAtRisk]:
         return iter(self.rows)
@@ -56,7 +60,7 @@ class AtRisk:
     def to_frame(self) -> pd.DataFrame:
         import pandas as pd
 
-        columns = ("name", "rank", "moved", "sic", "cic", "nic", "cause")
+        columns = ("name", "rank", "moved", *(("forecast",) if self.predicted else ("sic", "cic", "nic")), "cause")
         index = pd.Index([row.label for row in self.rows], name="label")
         return pd.DataFrame({name: [getattr(row, name) for row in self.rows] for name in columns}, index=index)
 
@@ -65,7 +69,8 @@ class AtRisk:
             return "No past class is known to be at risk: nothing was measured."
         width = max(len(visible(row.name)) for row in self.rows)
         lines = [f"{row.rank:>3}. {visible(row.name):<{width}}  {_trend(row.moved):<8}  {row.cause}" for row in self.rows]
-        return "\n".join([f"Most at risk of {self.of} past classes:", *lines])
+        how = ", as predicted without their images" if self.predicted else ""
+        return "\n".join([f"Most at risk of {self.of} past classes{how}:", *lines])
 
     def _repr_html_(self) -> str:
         return html_of((f"Most at risk of {self.of} past classes:",), self.to_frame() if self.rows else None)
@@ -87,6 +92,46 @@ def at_risk(
         cause = _cause(totals, pairs[c], c, len(labels), called)
         rows.append(ClassAtRisk(labels[c], called[c], int(now[c]), moved, cause, sic, cic, nic))
     return AtRisk(tuple(rows), len(labels))
+
+
+def predicted_at_risk(
+    raw: NDArray[np.float64], forecasts: NDArray[np.float64], labels: Sequence[int], names: Mapping[int, str], most: int
+) -> AtRisk:
+    """forecasts [probes, forecast, P], in the order of labels; raw: before they were weighted, which no rank depends on."""
+    now = _predicted_ranks(raw)
+    before = _predicted_ranks(raw[:-1]) if len(raw) > 1 else None
+    rows = []
+    for c in np.argsort(now, kind="stable")[:most].tolist():
+        moved = None if before is None else int(before[c] - now[c])
+        called, found = names.get(labels[c], str(labels[c])), dict(zip(FORECAST, forecasts[-1, :, c].tolist(), strict=True))
+        found |= dict(zip(ESTIMATES, forecasts[:, 3:, c].sum(axis=0).tolist(), strict=True))
+        cause = _predicted_cause(found)
+        rows.append(ClassAtRisk(labels[c], called, int(now[c]), moved, cause, math.nan, math.nan, math.nan, found["forecast"]))
+    return AtRisk(tuple(rows), len(labels), predicted=True)
+
+
+def _predicted_ranks(forecasts: NDArray[np.float64]) -> NDArray[np.int64]:
+    """[P] from 1: by the forecast, then those without by the estimate of NIC; a class of which nothing is known is last."""
+    forecast, nic = forecasts[-1, 0], forecasts[:, -1].sum(axis=0)
+    order = np.lexsort((np.nan_to_num(-nic, nan=np.inf), np.nan_to_num(-forecast, nan=np.inf)))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(1, len(order) + 1)
+    return ranks
+
+
+def _predicted_cause(found: Mapping[str, float]) -> str:
+    """What is predicted, and the largest of the estimates in words: it says where from, and is no measurement."""
+    sources = {"sic_estimate": "own memory", "cic_estimate": "other classes' memory", "nic_estimate": "new classes"}
+    known = {name: found[name] for name in sources if np.isfinite(found[name])}
+    worst = max(known, key=lambda name: known[name], default=None)
+    estimate = ""
+    if worst is not None and known[worst] > 0:
+        estimate = f"{sources[worst]} ({worst.removesuffix('_estimate').upper()} estimate {known[worst]:.3g})"
+    if not np.isfinite(found["forecast"]):
+        return f"no forecast; by its memory {estimate}" if estimate else "no forecast, and nothing else is known"
+    low, high = found["forecast_low"], found["forecast_high"]
+    interval = f" ({low:.2f} to {high:.2f})" if np.isfinite(low) else ""
+    return f"predicted forgetting {found['forecast']:.2f}{interval}{'; most from ' if estimate else ''}{estimate}"
 
 
 def _ranks(totals: NDArray[np.float64]) -> NDArray[np.int64]:

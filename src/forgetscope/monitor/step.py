@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from forgetscope.characters import counted
@@ -20,14 +21,17 @@ from forgetscope.measuring.coefficients import Coefficients
 from forgetscope.measuring.forgetting import class_accuracy, forgetting, forgetting_range
 from forgetscope.measuring.gradients import Loss
 from forgetscope.measuring.heads import unwrapped
+from forgetscope.measuring.keepsakes import Spread
 from forgetscope.measuring.measurement import html_of, measure
+from forgetscope.measuring.quantities import FORECAST, QUANTITIES
 from forgetscope.measuring.sums import Sums
 from forgetscope.measuring.watching import device_of, kind_of, logits_of, undisturbed
 from forgetscope.monitor.evaluation import evaluate
 from forgetscope.monitor.passes import NothingPastError, Passes
 from forgetscope.monitor.place import Held, take_place
+from forgetscope.monitor.prospects import Prospects, of_classes
 from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
-from forgetscope.monitor.risk import AtRisk, at_risk
+from forgetscope.monitor.risk import AtRisk, at_risk, predicted_at_risk
 from forgetscope.monitor.states import check_state
 from forgetscope.monitor.streams import Data, Stream, checked_nodes
 from forgetscope.monitor.telling import said_here, storable, told_as, warn
@@ -52,6 +56,7 @@ class Told:
     name: str
     settings: Settings
     names: Mapping[int, str]
+    keepsake: Spread | None
     strict: bool
     log: Log | None
     tell: Callable[[str], object] | None
@@ -110,6 +115,7 @@ class MonitoredStep:
         self._raw = Sums()
         self._before: dict[int, Learned] = {}
         self._classes = Classes()
+        self._prospects = Prospects((), None, number)
         self._predictions: Predictions | None = None
         self._said: tuple[str, ...] = ()
         self._also: list[str] = []
@@ -143,6 +149,7 @@ class MonitoredStep:
         given, steps = self._given, self._told.store.observed(self._told.name)
         earlier = [step for step in steps if step.number < self.number and step.incomplete is None]
         self._before = learned_before(earlier)
+        self._prospects = Prospects(earlier, self._told.keepsake, self.number, self._told.strict)
         self._earlier_probes = sum(int(step.info["epochs"]) + 1 for step in earlier)
         nodes = checked_nodes(given.nodes)
         sources = {"past": given.past, "memory": given.memory, "new": given.new}
@@ -151,6 +158,7 @@ class MonitoredStep:
             raise InputError("new= is None. Give the training images of the new classes.")
         self._alpha = Alpha(given.alpha, rehearsing=memory is not None)
         self._passes = Passes(past, memory, new, nodes=nodes, loss=given.loss, names=self._told.names)
+        self._passes.choose(self._prospects.wanted)
         if self._state is not None:
             self._take_over(self._state)
         else:
@@ -224,11 +232,15 @@ class MonitoredStep:
 
     @_guarded
     def _at_risk(self, most: int) -> AtRisk | None:
+        classes, names, found = self._classes, self._told.names, self._forecasts()
+        if found is not None and (self._only_memory or not len(self._raw)):
+            raw = self._prospects.forecasts(0.5, self.epoch + 1)
+            assert raw is not None
+            return predicted_at_risk(raw, found, classes.past, names, most)
         if not len(self._raw):
             return None
-        classes = self._classes
         sources = (*classes.measured, *classes.new)
-        return at_risk(self._raw, self.sums, classes.measured, sources, self._told.names, most)
+        return at_risk(self._raw, self.sums, classes.measured, sources, names, most)
 
     def close(self, error: BaseException | None = None) -> None:
         """Keep the step in the store; `with` does this. error: what ended the training before its time."""
@@ -249,7 +261,8 @@ class MonitoredStep:
         except InputError as refused:  # strict: raised when the step is kept
             strange = refused
         try:
-            commit_observed(self._told.store, self._record("done" if self.incomplete is None else "incomplete"))
+            record = self._record("incomplete") if self.incomplete is not None else self._whole_record()
+            commit_observed(self._told.store, record)
         except Exception as failure:  # anything, as in `_guarded`
             self._fail(failure, told=self.incomplete is None, where=self._put_aside())
             with suppress(Exception):  # what cannot be kept is left out; that the step failed is kept
@@ -258,6 +271,13 @@ class MonitoredStep:
                 raise
         if strange is not None and error is None:
             raise strange
+
+    def _whole_record(self) -> ObservedRecord:
+        """With keepsakes, for which the network is looked at once more."""
+        with self._timed():
+            kept = self._prospects.keep(self._given.network, self._given.head, self._passes, self._classes)
+        record = self._record("done")
+        return replace(record, tables={**record.tables, **kept})
 
     @_guarded
     def _check_batches(self) -> None:
@@ -282,7 +302,30 @@ class MonitoredStep:
     @property
     def sums(self) -> Sums:
         """What the probes so far add up to, weighted by alpha as it is known now."""
-        return weighted(self._raw, self.alpha)
+        return weighted(self._raw, self.alpha, only_memory=self._only_memory)
+
+    @property
+    def _only_memory(self) -> bool:
+        return len(self._raw) > 0 and self._passes.only_memory
+
+    @property
+    def forecast(self) -> pd.DataFrame:
+        """A row per past class, named by its label: predicted forgetting so far, as of the last probe, and its interval; sums
+        of estimates of SIC, CIC and NIC over the probes so far; and why there is no forecast.
+
+        From keepsakes, memory and new images alone, whether past images were given or not."""
+        import pandas as pd
+
+        labels = self._classes.past
+        frame = pd.DataFrame(index=pd.Index(list(labels), name="label"))
+        frame["name"] = [self._told.names.get(label, str(label)) for label in labels]
+        found = self._forecasts()
+        columns = dict.fromkeys(FORECAST, np.full(len(labels), np.nan)) if found is None else of_classes(found)
+        reasons = pd.Series([self._prospects.missing(label) for label in labels], frame.index, dtype=object)
+        return frame.assign(**columns, missing=reasons)
+
+    def _forecasts(self) -> NDArray[np.float64] | None:
+        return self._prospects.forecasts(self.alpha, self.epoch + 1)
 
     @property
     def coefficients(self) -> Coefficients:
@@ -297,7 +340,8 @@ class MonitoredStep:
         return self._classes.measured
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per past class, named by its label: name, sums of its terms, images that are stored; then its accuracies."""
+        """A row per past class, named by its label: name, sums of its terms, images that are stored; what `forecast` has, if
+        anything; then its accuracies."""
         import pandas as pd
 
         classes, frame = self._classes, pd.DataFrame(index=pd.Index(list(self._classes.past), name="label"))
@@ -307,6 +351,8 @@ class MonitoredStep:
             sums.index = pd.Index(list(classes.measured), name="label")
             frame = frame.join(sums)
             frame["stored"] = pd.Series(self._passes.kept.numpy().astype(int), sums.index).reindex(frame.index, fill_value=0)
+        if (found := self._forecasts()) is not None:
+            frame = frame.assign(**of_classes(found))
         if self._predictions is not None:
             accuracy = class_accuracy(self._predictions.confusion(len(classes.seen)))[: len(classes.past)]
             learned = [self._before[label].accuracy if label in self._before else np.nan for label in classes.past]
@@ -334,6 +380,7 @@ class MonitoredStep:
             "batches": self._alpha.counts.cpu() if ready else torch.zeros(4, dtype=torch.long),
             "sums": self._raw.state_dict(),
             "passes": self._passes.state_dict() if ready else {},
+            "prospects": self._prospects.state_dict(),
         }
 
     @_guarded
@@ -360,6 +407,7 @@ class MonitoredStep:
         raw = self._empty_sums() if state["sums"] else Sums()  # a first step has none
         raw.load_state_dict(state["sums"])
         self._raw, self.epoch = raw, int(state["epoch"])
+        self._prospects.load_state_dict(state.get("prospects", {}))
         self._head_nodes, self._network, self._said = int(state["head_nodes"]), str(state["network"]), tuple(state["said"])
         self._alpha.counts = state["batches"].cpu().long()
         self.incomplete = state["incomplete"] or None
@@ -375,10 +423,18 @@ class MonitoredStep:
                     self._look_at_new()
             except NothingPastError:
                 self._know_new()
+            if self._classes.past:
+                self._predict()
         write_running(self._told.store, self._record("running"))
-        self._log(series(self.coefficients, self.at_risk(CLASSES)))
-        if self._told.tell is not None and self._measures and self.epoch:
+        found = self._forecasts()
+        self._log(series(self.coefficients, self.at_risk(CLASSES), {} if found is None else of_classes(found)))
+        if self._told.tell is not None and (self._measures or found is not None) and self.epoch:
             self._hand_on("tell", lambda tell: tell(f"Epoch {self.epoch}. {self.at_risk()!r}"))
+
+    def _predict(self) -> None:
+        nic = self._raw.values[-1][QUANTITIES.index("nic")].tolist() if len(self._raw) and self._passes.only_memory else []
+        of_memory = dict(zip(self._classes.measured, nic, strict=False))
+        self._prospects.probe(self._given.network, self._given.head, self._passes, self._classes, of_memory)
 
     @property
     def _measures(self) -> bool:
@@ -443,7 +499,7 @@ class MonitoredStep:
         if passes is not None:
             why = None if weight is None or weight.value is not None else "alpha is unknown: no batch was told"
             of = (self.number, self._classes, passes, self.sums, self._predictions, told.names, self._before, why)
-            tables = tables_of(*of)
+            tables = tables_of(*of, self._forecasts())
             if status == "running":
                 tables = {name: tables[name] for name in ("probes", "pairs") if name in tables}
         past = "none" if passes is None or not len(self._raw) else "memory" if passes.only_memory else "all"
@@ -471,7 +527,9 @@ class MonitoredStep:
         probes = f"{self._told.name}/{self.number}: {counted(len(self._raw), 'probe')}, {counted(self.epoch, 'epoch')}."
         incomplete = (f"Incomplete: {self.incomplete}",) if self.incomplete else ()
         weight = (self._alpha.said,) if len(self._raw) else ()
-        return (probes, *incomplete, *self._said, *weight, *self._also)
+        without = self._only_memory or not len(self._raw)  # past images: then a forecast is what there is
+        prospects = self._prospects.said(self._classes.past, self._told.names, wanted=without)
+        return (probes, *incomplete, *self._said, *weight, *prospects, *self._also)
 
     def _log(self, values: dict[str, float]) -> None:
         finite = {f"forgetscope/{name}": value for name, value in values.items() if np.isfinite(value)}

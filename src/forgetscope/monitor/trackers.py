@@ -7,21 +7,28 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from forgetscope.errors import InputError
 from forgetscope.measuring.coefficients import Coefficients
+from forgetscope.measuring.quantities import ESTIMATES
 from forgetscope.monitor.risk import AtRisk
 
 LOGGED = ("sic", "cic", "nic")
+PREDICTED = ("forecast", *ESTIMATES)
 CLASSES = 3  # that have series of their own at a time
 Log = Callable[[Mapping[str, float], int], object]
 
 
-def series(totals: Coefficients, worst: AtRisk) -> dict[str, float]:
-    """Means over the past classes, and the sums of those most at risk, by the names of the classes: "sic/owl"."""
-    found = {name: getattr(totals, name) for name in LOGGED}
-    known = {name: values[values.isfinite()] for name, values in found.items()}
+def series(totals: Coefficients, worst: AtRisk, forecasts: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Means over the past classes, and the sums of those most at risk, by the names of the classes: "sic/owl"; of forgetting as
+    far as it is predicted, and of estimates, likewise."""
+    found = {name: getattr(totals, name).numpy() for name in LOGGED}
+    found |= {name: values for name, values in forecasts.items() if name in PREDICTED}
+    known = {name: values[np.isfinite(values)] for name, values in found.items()}
     means = {f"mean_{name}": float(values.mean()) for name, values in known.items() if len(values)}
-    return means | {f"{name}/{_plain(row.name)}": getattr(row, name) for name in LOGGED for row in worst}
+    return means | {f"{name}/{_plain(row.name)}": getattr(row, name) for name in (*LOGGED, "forecast") for row in worst}
 
 
 def _plain(name: str) -> str:

@@ -112,11 +112,13 @@ def _given_as(labels: object) -> str:
     return f"step.batch(labels) was given {' '.join(repr(labels).split()):.60}"
 
 
-def weighted(sums: Sums, alpha: float | None) -> Sums:
-    """Sums of terms that were measured with a half of each, as they are with this alpha; without one they are missing."""
+def weighted(sums: Sums, alpha: float | None, *, only_memory: bool = False) -> Sums:
+    """Sums of terms that were measured with a half of each, as they are with this alpha; without one they are missing.
+
+    only_memory: past images are the memory, so NIC is not known either: what was measured in its place is an estimate."""
     rehearsed = torch.nan if alpha is None else 2 * alpha
     added = torch.nan if alpha is None else 2 * (1 - alpha)
-    weights = dict.fromkeys(REHEARSED, rehearsed) | dict.fromkeys(ADDED, added)
+    weights = dict.fromkeys(REHEARSED, rehearsed) | dict.fromkeys(ADDED, torch.nan if only_memory else added)
     factors = torch.tensor([weights.get(name, 1.0) for name in QUANTITIES], dtype=torch.float64)[:, None]
     values = [probe * factors for probe in sums.values]
     pairs: Tensor | None = None

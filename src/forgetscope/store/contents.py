@@ -115,7 +115,7 @@ def carried_of(table: pa.Table, kind: Spread, past: Sequence[int]) -> dict[int, 
 
 
 def _check_past(table: pa.Table, kind: Spread, past: Collection[int]) -> None:
-    """That it has a row of each past class, in order, and this kind of spread."""
+    """That it has a row of each of these classes, in order, and this kind of spread."""
     if kind not in table.column_names or (ids := table["class_id"].to_pylist()) != list(past):
         held = f"classes {', '.join(map(str, ids[:5])) or 'none'}" if kind in table.column_names else f"no {kind}"
         raise ValueError(f"not mean and {kind} of the classes that were past in this step, in this order: {held}")
@@ -131,7 +131,7 @@ def _features_of(table: pa.Table, row: int, label: int, kind: Spread) -> tuple[F
 
 
 def _beside_keepsakes(table: pa.Table, forecast: bool) -> list[tuple[float | None, ...]]:
-    """Leave-one-out accuracy and probability of each row."""
+    """Leave-one-out accuracy and probability of each row; the latter is missing while no later step could tell it."""
     there = [name for name in WITH_FORECAST if name in table.column_names]
     if there != list(WITH_FORECAST if forecast else ()):
         raise ValueError(

@@ -3,7 +3,8 @@
     STORE/observed/<name>/<number>/          committed: whole or not there, verified when read; once done, never written again
     STORE/working/observed-<name>-<number>/  while it runs: `observed.json` and the tables so far, each file replaced whole
 
-The tables are those of a step, with the same columns; `class_id` is the user's label. There is no state: nothing builds on one.
+The tables are those of a step, with the same columns; `class_id` is the user's label. There is no state: what the next step
+builds on are keepsakes, which are here of all classes seen so far.
 """
 
 from __future__ import annotations
@@ -27,9 +28,20 @@ from pydantic import Field, ValidationError
 from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.files import locked_if_free, replace_durably, sync_folder, told, write_new
 from forgetscope.foreign import Count, StrictRecord, Text, first_problem
-from forgetscope.store.contents import Ids, check_labels, check_observed_classes, check_sources
+from forgetscope.measuring.keepsakes import Carried, Keepsake, Spread
+from forgetscope.store.contents import (
+    Ids,
+    carried_of,
+    check_forecasts,
+    check_labels,
+    check_observed_classes,
+    check_sources,
+    check_unforecast,
+    forecasts_of,
+    keepsakes_of,
+)
 from forgetscope.store.stepfiles import STEPS, Scalar, TableName
-from forgetscope.store.tablefiles import usual_columns
+from forgetscope.store.tablefiles import ONE_OF_THEM, usual_columns
 from forgetscope.store.tables import json_bytes, manifest_bytes, parquet_bytes
 from forgetscope.store.verified import StoredTables, past_rows
 
@@ -41,6 +53,8 @@ if TYPE_CHECKING:
 OBSERVED_SCHEMA = 1
 RECORD = "observed.json"
 OBSERVED_TABLES: tuple[TableName, ...] = ("classes", "probes", "pairs", "rehearsal", "confusion", "predictions")
+KEPT_TABLES: tuple[TableName, ...] = ("keepsakes", "carried")  # where the monitor keeps them
+ALL_OBSERVED_TABLES = (*OBSERVED_TABLES, *KEPT_TABLES)
 MONITOR = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # its name, and that of its folder
 NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 RUNNING = re.compile(rf"observed-(?P<name>{MONITOR.pattern})-(?P<number>{NUMBER.pattern})")
@@ -67,7 +81,7 @@ class ObservedRecord:
     said: tuple[str, ...]  # what was measured, in sentences
     environment: Mapping[str, object]
     timings: Mapping[str, float]  # seconds, probe_seconds
-    tables: Mapping[TableName, pa.Table]
+    tables: Mapping[TableName, pa.Table]  # of `KEPT_TABLES`, those that there are
 
 
 class _Observed(StrictRecord):
@@ -186,6 +200,33 @@ class StoredObserved(StoredTables):
     def unpredicted(self) -> str | None:
         return None if len(self.table("predictions", ["image"])) else "was not evaluated"
 
+    @cached_property
+    def kept_kind(self) -> Spread | None:
+        """Which spread of features it keeps beside their mean; None: no keepsakes."""
+        if not self.has("keepsakes"):
+            return None
+        columns = self.table("keepsakes").column_names
+        return next(kind for kind in ONE_OF_THEM if kind in columns)  # reading it demands one of them
+
+    def keepsakes(self) -> dict[int, Keepsake | None]:
+        """By class, of all seen so far: those of the step that learned it, which this or an earlier one is; None where nothing
+        was kept. Empty where the monitor keeps none."""
+        if self.kept_kind is None:
+            return {}
+        classes, table = self.table("classes", ["class_id", "introduced_step"]), self.table("keepsakes")
+        introduced = dict(zip(*(classes[name].to_pylist() for name in classes.column_names), strict=True))
+        with self.naming("keepsakes.parquet"):
+            return keepsakes_of(table, self.kept_kind, introduced, forecast=True)
+
+    def carried(self) -> dict[int, Carried | None]:
+        """By past class: where its features are believed to lie under the network that this step left; None where that is
+        not known."""
+        if self.kept_kind is None or not self.has("carried"):
+            return {}
+        past, table = self.past_classes("class_id")["class_id"].tolist(), self.table("carried")
+        with self.naming("carried.parquet"):
+            return carried_of(table, self.kept_kind, past)
+
     def partial_sums(self, class_ids: Sequence[int] | Ids) -> tuple[Ids, Values]:
         """As of a step; those of a past class that was never measured are missing."""
         ids = np.asarray(class_ids, np.int64)
@@ -221,6 +262,22 @@ class StoredObserved(StoredTables):
                 if name == "pairs":
                     check_sources(table, ids[~past])
         self.predictions()
+        self.keepsakes()
+        self.carried()
+        self._check_forecasts()
+
+    def _check_forecasts(self) -> None:
+        """Where there are any: of the probes and of the classes against one another."""
+        classes, probes = self.table("classes"), self.table("probes")
+        of_past = classes.filter(pa.array(past_rows(classes, self.number)))
+        if "forecast" not in classes.column_names:
+            with self.naming("probes.parquet"):
+                check_unforecast(probes)
+            return
+        with self.naming("probes.parquet"):
+            by_probe = forecasts_of(probes, of_past["class_id"].to_numpy())
+        with self.naming("classes.parquet"):
+            check_forecasts(of_past, by_probe, 1.0)
 
 
 def running_key(name: str, number: int) -> str:
@@ -269,6 +326,9 @@ def commit_observed(store: Store, record: ObservedRecord, committed: str | None 
     for name in OBSERVED_TABLES:
         empty = pa.schema(usual_columns(name).items()).empty_table()
         contents[f"{name}.parquet"] = parquet_bytes(record.tables.get(name, empty), name)
+    for name in KEPT_TABLES:
+        if name in record.tables:
+            contents[f"{name}.parquet"] = parquet_bytes(record.tables[name], name)
     contents["manifest.json"] = manifest_bytes(contents)
 
     def write(folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from forgetscope.benchmark.costs import Forecast
+from forgetscope.benchmark.costs import PlanCosts
 from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.space import Drawn, Partition
 from forgetscope.benchmark.status import Status
@@ -25,7 +25,7 @@ FAILURES_SHOWN = 10
 LISTED = 5  # classes of a step
 
 
-def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str | None, earlier: int = 0) -> dict[str, Any]:
+def plan_document(plan: Plan, done: int, estimate: PlanCosts | None, missing: str | None, earlier: int = 0) -> dict[str, Any]:
     """`missing` says why there is no estimate; `earlier` counts steps that `left_behind` finds."""
     partitions = plan.partitions()
     return {
@@ -49,7 +49,7 @@ def plan_document(plan: Plan, done: int, estimate: Forecast | None, missing: str
     }
 
 
-def plan_view(plan: Plan, done: int, estimate: Forecast | None, missing: str | None, earlier: int = 0) -> RenderableType:
+def plan_view(plan: Plan, done: int, estimate: PlanCosts | None, missing: str | None, earlier: int = 0) -> RenderableType:
     table = make_table((), ("step", "increment", "retention", "measured steps"))
     for step, cells in plan.partitions().items():
         for partition, ids in cells.items():

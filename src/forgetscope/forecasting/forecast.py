@@ -1,0 +1,146 @@
+"""Forgetting predicted in any training loop, without past images: `fs.Forecast`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from forgetscope.characters import counted
+from forgetscope.errors import InputError
+from forgetscope.forecasting.choice import Chosen, fingerprints
+from forgetscope.forecasting.features import Featured, featured
+from forgetscope.forecasting.forecaster import IMAGES, KnownClass
+from forgetscope.forecasting.kept import Keepsakes, keepsakes
+from forgetscope.forecasting.predictor import Predictor
+from forgetscope.measuring.keepsakes import Spread
+from forgetscope.measuring.measurement import frame_of
+from forgetscope.measuring.probe_data import CHECKED, Given, Prepare, batch_for, checked_alpha, checked_names, prepared, whole
+from forgetscope.measuring.quantities import FORECAST
+from forgetscope.randomness import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+Pair = tuple[Given, Given]  # images [n, ...] and labels [n] = head nodes
+
+
+class Forecast:
+    """Made as a step begins, before its training; `measure` then predicts what each past class has lost so far.
+
+    network: as the step begins, grown for the new classes or not. keepsakes: what `fs.keepsakes` gave when the past classes
+    were learned, or `forecast.keepsakes(network)` of the step before. memory: images and labels (= head nodes) that are
+    rehearsed, or None; new: those of the new classes. alpha: the share of rehearsal images in a batch. prepare, head and
+    names: as of `fs.Probe`. At most 50 images of each class are held, and 256 MB of all: a fixed choice, by what they are.
+
+    >>> import torch, forgetscope as fs
+    >>> images, labels = torch.randn(80, 8, generator=torch.Generator().manual_seed(0)), torch.arange(80) % 4
+    >>> past, new = (images[labels < 2], labels[labels < 2]), (images[labels >= 2], labels[labels >= 2])
+    >>> network = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4))
+    >>> kept = fs.keepsakes(network, *past)  # then the images can go, but for the memory
+    >>> forecast = fs.Forecast(network, kept, memory=(past[0][:6], past[1][:6]), new=new)
+    >>> forecast
+    Forecast(2 past classes, 2 with a keepsake, 6 images in memory; 2 new classes, 40 images.)
+    >>> list(forecast.measure(network).columns)  # after each epoch of your training
+    ['forecast', 'forecast_low', 'forecast_high', 'accuracy', 'sic_estimate', 'cic_estimate', 'nic_estimate']
+    >>> forecast.keepsakes(network)  # when the step ends: for the next one
+    Keepsakes(4 classes: mean and variance of 6 features)
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        keepsakes: Keepsakes | Mapping[str, Tensor],
+        *,
+        new: Pair,
+        memory: Pair | None = None,
+        alpha: float | Tensor = 0.5,
+        prepare: Prepare | None = None,
+        head: nn.Module | None = None,
+        names: Mapping[int, str] | Sequence[str] | None = None,
+    ) -> None:
+        kept = keepsakes if isinstance(keepsakes, Keepsakes) else Keepsakes.from_state_dict(keepsakes)
+        self.alpha, self._kept, self._prepare, self._head = checked_alpha(alpha), kept, prepare, head
+        self._new, stored = _pair("new", new), None if memory is None else _pair("memory", memory)
+        new_nodes = torch.unique(self._new[1])
+        rehearsed = [] if stored is None else torch.unique(stored[1]).tolist()
+        for which, nodes in (("keepsakes", list(kept)), ("memory", rehearsed)):
+            if both := sorted({*nodes} & {*new_nodes.tolist()}):
+                raise InputError(f"Class {both[0]} is both in {which} and in new. A class is past or new.")
+        self.past_nodes, self.new_nodes = torch.tensor(sorted({*kept, *rehearsed}), dtype=torch.long), new_nodes
+        if not len(self.past_nodes):
+            raise InputError("There is no past class in keepsakes or memory, so there is nothing to predict.")
+        self.names = checked_names(names, self.past_nodes.tolist())
+        self._predictor = Predictor(
+            {node: kept.get(node) for node in self.past_nodes.tolist()},
+            _chosen(stored, self._new),
+            lambda node: Streams(0, 0)("forecast", node),
+            prepare,
+        )
+        with self._looking_at(network) as net:
+            self._predictor.begin(net)
+
+    def measure(self, network: nn.Module) -> pd.DataFrame:
+        """As the network is now: a row per past class, named by its head node.
+
+        forecast: predicted forgetting since the class was learned, 1 is complete, between forecast_low and forecast_high;
+        accuracy: what is left of it; estimates of the terms of SIC, CIC and NIC at this moment. Missing where there is no
+        keepsake, but for `nic_estimate`, for which the memory has a direction of its own."""
+        with self._looking_at(network) as net:
+            found = self._predictor.measure(net, self.alpha)
+        columns = dict(zip(FORECAST, found.values, strict=True))
+        estimates = {name: columns.pop(name) for name in FORECAST[3:]}
+        return frame_of(found.nodes, self.names, {**columns, "accuracy": found.accuracy, **estimates})
+
+    def keepsakes(self, network: nn.Module) -> Keepsakes:
+        """For the step after this one: of the past classes, where they are believed to lie under the network that this step
+        leaves, and of the new ones, measured."""
+        with self._looking_at(network) as net:
+            carried, then = self._predictor.carried(net), self._predictor.probabilities
+        past = {
+            node: KnownClass(moved.mean, moved.spread, one.kind, one.images, one.accuracy, then[node], moved.error)
+            for node, moved in carried.items()
+            if (one := self._kept[node])
+        }
+        kind: Spread = next((one.kind for one in self._kept.values()), "variance")
+        return Keepsakes(past) | keepsakes(network, *self._new, kind=kind, prepare=self._prepare, head=self._head)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Plain tensors, for your own checkpoint: where images lay when the step began."""
+        return self._predictor.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Where a training goes on: the network that this was made with now is not that of the step's beginning any more."""
+        self._predictor.load_state_dict(state)
+
+    def __repr__(self) -> str:
+        held = self._predictor.counts
+        images = {is_new: sum(count for (of, _), count in held.items() if of == is_new) for is_new in (False, True)}
+        past, new = counted(len(self.past_nodes), "past class"), counted(len(self.new_nodes), "new class")
+        memory = f"{counted(images[False], 'image')} in memory"
+        return f"Forecast({past}, {len(self._kept)} with a keepsake, {memory}; {new}, {counted(images[True], 'image')}.)"
+
+    def _looking_at(self, network: nn.Module) -> AbstractContextManager[Featured]:
+        few = next(prepared(self._new[0][:CHECKED], self._prepare, CHECKED))
+        return featured(network, few, self._head)
+
+
+def _pair(which: str, given: Pair) -> tuple[Tensor, Tensor]:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InputError(f"{which}= is a {type(given).__name__}. Give a pair: images [n, ...] and their labels.")
+    return whole(which, *given)
+
+
+def _chosen(memory: tuple[Tensor, Tensor] | None, new: tuple[Tensor, Tensor]) -> Chosen:
+    chosen = Chosen(IMAGES)
+    for is_new, pair in ((False, memory), (True, new)):
+        if pair is not None:
+            size = batch_for(pair[0])
+            for images, nodes in zip(torch.split(pair[0], size), torch.split(pair[1], size), strict=True):
+                chosen.add_each([(is_new, node) for node in nodes.tolist()], fingerprints(images).cpu(), images)
+    return chosen
