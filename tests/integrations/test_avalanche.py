@@ -224,8 +224,8 @@ def test_of_a_stream_that_hands_out_nothing_again_sic_and_cic_are_unknown(tmp_pa
     _, second, third = observing.monitor.steps
     assert [(step.info["status"], step.info["past"]) for step in (second, third)] == [("done", "memory")] * 2
     classes = third.table("classes").to_pandas().set_index("class_id").loc[ORDER[:4]]
-    assert classes[["sic", "cic"]].isna().all(axis=None)
-    assert classes[["nic", "forgetting"]].notna().all(axis=None)
+    assert classes[["sic", "cic", "nic"]].isna().all(axis=None)
+    assert classes[["nic_estimate", "forgetting"]].notna().all(axis=None)
 
 
 def test_a_memory_that_is_replayed_unseen_leaves_alpha_unknown(tmp_path: Path) -> None:

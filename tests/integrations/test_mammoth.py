@@ -234,7 +234,7 @@ def test_it_leaves_no_trace(tmp_path: Path) -> None:
     assert differences(*found) == []
 
 
-def test_without_the_past_only_nic_is_known(tmp_path: Path) -> None:
+def test_without_the_past_forgetting_is_predicted(tmp_path: Path) -> None:
     seed_all(0)
     model = Er()
     monitor = observe(model, tmp_path / "results", "er", strict=True, keep_past=False)
@@ -242,8 +242,10 @@ def test_without_the_past_only_nic_is_known(tmp_path: Path) -> None:
     second = monitor.steps[1]
     classes = second.table("classes").to_pandas().set_index("class_id").loc[[0, 1]]
     assert second.info["past"] == "memory"
-    assert classes[["sic", "cic"]].isna().all(axis=None)
-    assert classes["nic"].notna().all()
+    assert classes[["sic", "cic", "nic"]].isna().all(axis=None)
+    assert classes["nic_estimate"].notna().all()
+    if classes["accuracy_when_learned"].gt(0).all():
+        assert classes["forecast"].notna().all()
 
 
 def test_the_documented_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

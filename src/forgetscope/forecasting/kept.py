@@ -17,7 +17,7 @@ from forgetscope.forecasting.accuracy import class_accuracies
 from forgetscope.forecasting.choice import ROOM, Chosen, fingerprints
 from forgetscope.forecasting.features import featured
 from forgetscope.forecasting.forecaster import KnownClass
-from forgetscope.measuring.keepsakes import Keepsake, Spread, keepsake, spread_length
+from forgetscope.measuring.keepsakes import Keepsake, Spread, keepsake, spread_length, variances
 from forgetscope.measuring.measurement import frame_of
 from forgetscope.measuring.probe_data import CHECKED, Given, Prepare, batch_for, prepared, whole
 
@@ -98,6 +98,8 @@ class Keepsakes(Mapping[int, KnownClass]):
             if images < 1 or not 0 <= accuracy <= 1 or not (np.isnan(probability) or 0 <= probability <= 1):
                 said = f"of {images} images, accuracy {accuracy}, probability {probability}"
                 raise InputError(f"No keepsake of class {node}: {said}. {LOAD}")
+            if (least := float(variances(parts[kind][i], kind, parts["mean"].shape[1]).min())) < 0:
+                raise InputError(f"No keepsake of class {node}: its variance is {least}. {LOAD}")
             then = None if np.isnan(probability) else probability
             found[node] = KnownClass(parts["mean"][i], parts[kind][i], kind, images, accuracy, then, error)
         return cls(found)

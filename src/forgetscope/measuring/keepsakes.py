@@ -62,3 +62,9 @@ def rounded(values: NDArray[np.float32]) -> NDArray[np.float32]:
 def spread_length(kind: Spread, features: int) -> int:
     """How many numbers say how features are spread."""
     return features if kind == "variance" else features * (features + 1) // 2
+
+
+def variances(spread: NDArray[np.float32], kind: Spread, features: int) -> NDArray[np.float32]:
+    """[features]: of a covariance, the diagonal, with which each row of its upper triangle begins."""
+    begins = np.cumsum([0, *range(features, 1, -1)])
+    return spread if kind == "variance" else spread[begins]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from forgetscope.measuring.keepsakes import Carried, Keepsake, Spread
+from forgetscope.measuring.keepsakes import Carried, Keepsake, Spread, variances
 from forgetscope.measuring.quantities import FORECAST
 from forgetscope.store.tablefiles import WITH_FORECAST
 from forgetscope.store.tables import forecast_of_classes
@@ -125,7 +125,7 @@ def _features_of(table: pa.Table, row: int, label: int, kind: Spread) -> tuple[F
     """Mean and spread of a class; None where they are missing."""
     lists = (table[name][row].values for name in ("mean", kind))
     mean, spread = (None if one is None else one.to_numpy(zero_copy_only=False) for one in lists)
-    if spread is not None and mean is not None and (least := _variances(spread, kind, len(mean)).min()) < 0:
+    if spread is not None and mean is not None and (least := variances(spread, kind, len(mean)).min()) < 0:
         raise ValueError(f"{kind} of class {label} has a variance of {least}")
     return mean, spread
 
@@ -186,9 +186,3 @@ def _check_forecast_columns(table: pa.Table, *, asked: bool) -> None:
     there = [column for column in FORECAST if column in table.column_names]
     if len(there) != asked * len(FORECAST):
         raise ValueError(f"{', '.join(there) or 'no forecast'} in a step with{'out' * (not asked)} forecast")
-
-
-def _variances(spread: NDArray[np.float32], kind: Spread, features: int) -> NDArray[np.float32]:
-    """[features]: of a covariance, the diagonal, with which each row of its upper triangle begins."""
-    begins = np.cumsum([0, *range(features, 1, -1)])
-    return spread if kind == "variance" else spread[begins]

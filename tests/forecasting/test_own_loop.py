@@ -1,0 +1,237 @@
+"""`fs.keepsakes` and `fs.Forecast` in anybody's loop: the same as the arrays say, whatever the order, and refused by name."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import forgetscope as fs
+from forgetscope.errors import InputError
+from forgetscope.forecasting.accuracy import leave_one_out
+from forgetscope.forecasting.choice import Chosen, fingerprints
+from forgetscope.forecasting.features import featured
+from forgetscope.measuring.quantities import FORECAST
+from measuring.test_heads import Cosine, made
+
+Pair = tuple[Tensor, Tensor]
+
+
+def network(classes: int = 5) -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, classes))
+
+
+def images(*classes: int, per_class: int = 12) -> Pair:
+    labels = torch.tensor(classes).repeat_interleave(per_class)
+    return torch.randn(len(labels), 6, generator=torch.Generator().manual_seed(classes[0])) + 2 * F.one_hot(labels, 6), labels
+
+
+def train(net: nn.Module, *parts: Pair, times: int = 30) -> None:
+    inputs, labels = (torch.cat(part) for part in zip(*parts, strict=True))
+    optimiser = torch.optim.SGD(net.parameters(), 0.3)
+    for _ in range(times):
+        optimiser.zero_grad()
+        F.cross_entropy(net(inputs), labels).backward()
+        optimiser.step()
+
+
+def few(pair: Pair, each: int = 4) -> Pair:
+    at = torch.cat([torch.nonzero(pair[1] == c)[:each, 0] for c in pair[1].unique()])
+    return pair[0][at], pair[1][at]
+
+
+@pytest.fixture
+def learned() -> tuple[nn.Module, fs.Keepsakes]:
+    net = network()
+    train(net, images(0, 1, 2))
+    return net, fs.keepsakes(net, *images(0, 1, 2))
+
+
+def test_keepsakes_are_mean_variance_and_leave_one_out_accuracy(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    inputs, labels = images(0, 1, 2)
+    features = net[:2](inputs).detach().double()  # type: ignore[index]
+    right = leave_one_out(features.numpy(), labels.numpy(), *(part.detach().double().numpy() for part in net[2].parameters()))  # type: ignore[index]
+    for node, one in kept.items():
+        assert_allclose(one.mean, features[labels == node].mean(dim=0), rtol=1e-5)
+        assert_allclose(one.spread, features[labels == node].var(dim=0, correction=0), rtol=1e-4, atol=1e-7)
+        assert (one.images, one.accuracy) == (12, right[labels == node].mean())
+
+
+def test_order_of_images_and_where_they_lie_change_nothing(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    memory, new, moved = few(images(0, 1, 2)), images(3, 4), copy.deepcopy(net)
+    train(moved, memory, new)
+    frames = []
+    for seed in (0, 1):
+        orders = [torch.randperm(len(pair[1]), generator=torch.Generator().manual_seed(seed)) for pair in (memory, new)]
+        held, added = ((pair[0][order], pair[1][order]) for pair, order in zip((memory, new), orders, strict=True))
+        frames.append(fs.Forecast(net, kept, memory=held, new=added, names=["owl", "wren", "kite"]).measure(moved))
+    assert_allclose(frames[0][list(FORECAST)], frames[1][list(FORECAST)], rtol=1e-9)
+    assert frames[0]["class"].tolist() == ["owl", "wren", "kite"]
+    assert np.isfinite(frames[0][list(FORECAST)]).all(axis=None)
+    assert_allclose(frames[0]["accuracy"], (1 - frames[0]["forecast"]) * [one.accuracy for one in kept.values()])
+
+
+def test_nothing_has_moved_and_nothing_is_forgotten() -> None:
+    net = network(3)  # a node for nobody else: with those of new classes, these take something
+    train(net, images(0, 1, 2), times=200)
+    kept = fs.keepsakes(net, *images(0, 1, 2))
+    wider = copy.deepcopy(net)
+    wider[2] = nn.Linear(8, 5)
+    with torch.no_grad():
+        wider[2].weight[:3], wider[2].bias[:3] = net[2].weight, net[2].bias
+        wider[2].weight[3:], wider[2].bias[3:] = 0, -1e4
+    found = fs.Forecast(wider, kept, memory=few(images(0, 1, 2)), new=images(3, 4)).measure(wider)
+    assert (abs(found["forecast"]) < 0.15).all()
+    with torch.no_grad():
+        wider[2].bias[3:] = 1e4
+    assert (fs.Forecast(net_grown(net), kept, new=images(3, 4)).measure(wider)["forecast"] > 0.99).all()
+
+
+def net_grown(net: nn.Sequential) -> nn.Sequential:
+    grown = copy.deepcopy(net)
+    grown[2] = nn.Linear(8, 5)
+    with torch.no_grad():
+        grown[2].weight[:3], grown[2].bias[:3] = net[2].weight, net[2].bias  # type: ignore[operator, index]
+    return grown
+
+
+def test_handed_on_from_step_to_step_and_through_a_file(learned: tuple[nn.Module, fs.Keepsakes], tmp_path: Path) -> None:
+    net, kept = learned
+    forecast = fs.Forecast(net, kept, memory=few(images(0, 1)), new=images(3))
+    train(net, few(images(0, 1)), images(3))
+    after = forecast.keepsakes(net)
+    assert list(after) == [0, 1, 2, 3]
+    assert all(one.probability is not None and one.error >= 0 for node, one in after.items() if node < 3)
+    torch.save(after.state_dict(), tmp_path / "kept.pt")
+    again = fs.Keepsakes.from_state_dict(torch.load(tmp_path / "kept.pt", weights_only=True))
+    for node, one in after.items():
+        assert again[node].__dict__.keys() == one.__dict__.keys()
+        assert np.array_equal(again[node].mean, one.mean)
+        assert (again[node].probability, again[node].error) == (one.probability, one.error)
+    last = fs.Forecast(net, after.state_dict(), memory=few(images(0, 1, 2, 3)), new=images(4))
+    train(net, images(4))
+    assert np.isfinite(last.measure(net)["forecast"]).all()
+    assert repr(last) == "Forecast(4 past classes, 4 with a keepsake, 16 images in memory; 1 new class, 12 images.)"
+
+
+def test_resumed_from_its_state_it_predicts_the_same(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    data: dict[str, Any] = {"memory": few(images(0, 1, 2)), "new": images(3, 4)}
+    forecast = fs.Forecast(net, kept, **data)
+    train(net, *data.values())
+    other = fs.Forecast(net, kept, **data)  # made too late: nothing seems to have moved
+    assert not np.allclose(other.measure(net)["forecast"], forecast.measure(net)["forecast"])
+    other.load_state_dict(forecast.state_dict())
+    assert_allclose(other.measure(net)[list(FORECAST)], forecast.measure(net)[list(FORECAST)], rtol=1e-12)
+    with pytest.raises(InputError, match=r"The state is of 36 images, and these 24 are others"):
+        fs.Forecast(net, kept, new=images(3, 4)).load_state_dict(forecast.state_dict())
+    with pytest.raises(InputError, match=r"\['before'\] is not the state of a forecast"):
+        other.load_state_dict({"before": torch.zeros(3)})
+    with pytest.raises(InputError, match=r"weight of the state has the shape \(3, 2\), expected \(3, 8\)"):
+        other.load_state_dict({**forecast.state_dict(), "weight": torch.zeros(3, 2)})
+
+
+def test_prepare_makes_of_pixels_what_the_network_eats(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    pair = images(3, 4)
+    plain = fs.Forecast(net, kept, new=pair)
+    doubled = fs.Forecast(net, kept, new=(2 * pair[0], pair[1]), prepare=lambda inputs: inputs / 2)
+    moved = copy.deepcopy(net)
+    train(moved, pair)
+    assert_allclose(plain.measure(moved)["forecast"], doubled.measure(moved)["forecast"], rtol=1e-6)
+
+
+def test_a_class_without_keepsake_is_unknown_and_so_is_what_it_does_to_others(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    some = fs.Keepsakes({node: kept[node] for node in (0, 1)})
+    found = fs.Forecast(net, some, memory=few(images(0, 1, 2)), new=images(3, 4)).measure(net)
+    assert np.isfinite(found["forecast"]).tolist() == [True, True, False]
+    assert np.isfinite(found["sic_estimate"]).tolist() == [True, True, False]
+    assert np.isnan(found["cic_estimate"]).all()
+    assert np.isfinite(found["nic_estimate"]).all()
+
+
+def test_what_is_no_forecast_is_refused_with_its_value(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    new = images(3, 4)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"new": images(2, 3)}, "Class 2 is both in keepsakes and in new"),
+        ({"new": new, "memory": images(3)}, "Class 3 is both in memory and in new"),
+        ({"new": new[0]}, "new= is a Tensor. Give a pair"),
+        ({"new": (new[0][:0], new[1][:0])}, "new_images are empty"),
+        ({"new": new, "alpha": 2}, "alpha = 2 is not between 0 and 1"),
+        ({"new": new, "names": {0: "owl"}}, "names has no name for class 1"),
+    ]
+    for given, message in cases:
+        with pytest.raises(InputError, match=message):
+            fs.Forecast(net, kept, **given)
+    with pytest.raises(InputError, match="There is no past class in keepsakes or memory"):
+        fs.Forecast(net, fs.Keepsakes({}), new=new)
+    with pytest.raises(InputError, match="The keepsake of class 0 is of 8 features, and the network has 6"):
+        fs.Forecast(nn.Sequential(nn.Identity(), nn.Linear(6, 5)), kept, new=new)
+    with pytest.raises(InputError, match="The last layer of Cosine is CosineLinear, which does not give features @ weight"):
+        fs.keepsakes(made(Cosine), torch.randn(4, 3, 2, 2).double(), torch.arange(4))
+    with pytest.raises(InputError, match="Label 7 needs a head with 8 nodes; it has 5"):
+        fs.keepsakes(net, new[0], new[1] + 3)
+    with pytest.raises(InputError, match="kind = 'mean' is none of 'variance', 'covariance'"):
+        fs.keepsakes(net, *new, kind="mean")  # type: ignore[arg-type]
+
+
+def test_states_of_keepsakes_are_checked(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    state = learned[1].state_dict()
+    for changed, message in (
+        ({"mean": torch.zeros(3, 7)}, r"variance has the shape \(3, 8\), expected \(3, 7\)"),
+        ({"accuracy": torch.tensor([0.5, 2.0, 0.5])}, "No keepsake of class 1: of 12 images, accuracy 2.0"),
+        ({"mean": torch.full((3, 8), torch.nan)}, "mean has the shape .* of finite numbers"),
+        ({"other": torch.zeros(1)}, "are not the names of a state_dict of Keepsakes"),
+        ({"variance": -state["variance"] - 1}, "No keepsake of class 0: its variance is -"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fs.Keepsakes.from_state_dict({**state, **changed})
+    assert len(fs.Keepsakes.from_state_dict({})) == 0
+    with pytest.raises(InputError, match=r"Keepsakes of covariance, variance and of \[8\] features do not go together"):
+        _ = learned[1] | fs.keepsakes(learned[0], *images(3, 4), kind="covariance")
+
+
+def test_a_choice_is_the_same_in_any_order_and_fits_in_its_room() -> None:
+    rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    groups = [(bool(i % 2), i % 3) for i in range(200)]
+    found = []
+    for order in (range(200), reversed(range(200))):
+        chosen, at = Chosen(5), list(order)
+        for start in range(0, 200, 7):
+            part = at[start : start + 7]
+            chosen.add_each([groups[i] for i in part], fingerprints(rows[part]), rows[part])
+        found.append(chosen)
+    for group, (prints, held) in found[0].held.items():
+        assert torch.equal(prints, found[1].held[group][0])
+        assert torch.equal(held, found[1].held[group][1])
+        own = torch.tensor([other == group for other in groups])
+        assert torch.equal(prints, fingerprints(rows[own]).sort().values[:5])
+        assert found[0].counts[group] == int(own.sum())
+    small = Chosen(50, room=6 * 3 * 16)  # three rows of 16 bytes of each of six groups
+    small.add_each(groups, fingerprints(rows), rows)
+    assert {len(prints) for prints, _ in small.held.values()} == {3}
+    tiny = Chosen(50, room=1)
+    tiny.add_each(groups, fingerprints(rows), rows)
+    assert {len(prints) for prints, _ in tiny.held.values()} == {1}
+
+
+def test_features_of_a_head_without_bias() -> None:
+    net = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 5, bias=False))
+    inputs, _ = images(3, 4)
+    with featured(net, inputs[:8]) as net_now:
+        weight, bias = net_now.head([4, 0])
+        assert_allclose(net_now.features(inputs), net[:2](inputs).detach(), rtol=1e-5)
+    assert_allclose(weight, net[2].weight.detach()[[4, 0]])
+    assert (bias == 0).all()
