@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from numpy.testing import assert_allclose
@@ -16,14 +18,20 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import forgetscope as fs
-from forgetscope.errors import InputError
+from forgetscope.errors import DamagedStep, InputError, SpecError
 from forgetscope.forecasting.accuracy import leave_one_out
 from forgetscope.forecasting.choice import fingerprints
 from forgetscope.forecasting.forecaster import Forecaster, KnownClass
+from forgetscope.housekeeping.exporting import export_steps
+from forgetscope.housekeeping.importing import import_steps
+from forgetscope.housekeeping.sql import query
 from forgetscope.measuring.quantities import ESTIMATES, FORECAST
 from forgetscope.monitor.step import MonitoredStep
 from forgetscope.randomness import Streams
+from forgetscope.store import Store, commit_observed
+from forgetscope.store.tables import manifest_bytes, parquet_bytes
 from measuring.test_heads import Cosine, made
+from observed_steps import observed_record
 
 Pair = tuple[Tensor, Tensor]
 STEPS, PER_CLASS, KEPT, WIDTH = ((0, 1, 2), (3, 4), (5, 6)), 14, 5, 8
@@ -402,3 +410,31 @@ def test_the_training_cannot_tell_that_something_is_predicted(tmp_path: Path) ->
         }
 
     torch.testing.assert_close(left(tmp_path), left(None), rtol=0, atol=0)
+
+
+def test_keepsakes_travel_and_are_asked_for_and_strange_ones_are_refused(tmp_path: Path) -> None:
+    done(tmp_path / "here", 2)
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    export_steps([], tmp_path / "steps.tar", observed=here.observed())
+    import_steps(tmp_path / "steps.tar", there)
+    kept = query(there, "SELECT class_id, accuracy, probability FROM observed_keepsakes WHERE step = 2").to_pydict()
+    assert kept["class_id"] == [0, 1, 2, 3, 4]
+    assert [one is None for one in kept["probability"]] == [False] * 3 + [True] * 2
+    assert len(query(there, "SELECT mean, error FROM observed_carried")) == 3
+    net, monitor = network(), fs.Monitor(there, "own", strict=True)
+    with monitor.step(net, memory=memory(2), new=images(STEPS[2]), alpha=0.5) as third:
+        pass
+    assert np.isfinite(third.forecast["forecast"]).all()
+    second = here.observed("own")[1]
+    table = second.table("keepsakes")
+    record = replace(observed_record(1), tables={**observed_record(1).tables, "keepsakes": table})
+    with pytest.raises(SpecError, match=r"keepsakes.parquet: not mean and variance of the classes .*: classes 0, 1, 2, 3, 4"):
+        commit_observed(there, record)
+    forged = second.table("classes")
+    at = forged.column_names.index("forecast")
+    forged = forged.set_column(at, "forecast", pa.array([0.5, 0.5, 0.5, None, None]))
+    (second.folder / "classes.parquet").write_bytes(parquet_bytes(forged, "classes"))
+    contents = {name: (second.folder / name).read_bytes() for name in second.manifest}
+    (second.folder / "manifest.json").write_bytes(manifest_bytes(contents))
+    with pytest.raises(DamagedStep, match=r"forecast of class 0 is 0.5, and by probes.parquet "):
+        here.observed("own")[1].verify()
