@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +62,12 @@ def test_no_two_classes_have_the_same_name() -> None:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(name)
     assert {name: where for name, where in found.items() if len(where) > 1} == {}
+
+
+def test_no_two_test_files_have_the_same_name() -> None:
+    """pytest would refuse to collect the second."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(SOURCE.parent)))
