@@ -16,7 +16,7 @@ from forgetscope.measuring.keepsakes import spread_length
 from forgetscope.measuring.measurement import ProbeData, measure
 from forgetscope.store import StoredStep
 from predictors import HELD_OUT, KINDS, forecaster_of, learned_last
-from seen import Seen, features_of, kept_network, opened_data, seen_by
+from seen import Seen, features_of, images_of, kept_network, opened_data, seen_by
 
 NUMBERS = 5  # of a class, besides mean and spread: images, accuracy, p_then, error, and when it was learned
 REPEATS = 5
@@ -26,7 +26,7 @@ def needs(store: fs.Store, step: StoredStep) -> Iterator[tuple[str, str, str, st
     """Predictor, past images, other data, bytes per class and seconds for one answer."""
     seen, (data, normalise) = seen_by(store, step), opened_data(step)
     network = kept_network(store, step, seen.epochs[-1])
-    past, new = seen.groups["past"], seen.groups["new"]
+    past, (new, new_nodes) = seen.groups["past"], images_of(step, data, step.spec.classes)
     image, width = data.train.images[0].nbytes, past.features[0].shape[1]
     kept = int(seen.rehearsed.sum()) // len(np.unique(past.nodes))
 
@@ -42,10 +42,10 @@ def needs(store: fs.Store, step: StoredStep) -> Iterator[tuple[str, str, str, st
     yield "memory, own probability", "no", "memory", "4", _seconds(passing(memory))
     yield "memory loss", "no", "memory", "0", _seconds(passing(memory))
     yield f"{HELD_OUT} held-out images", "no", "", f"{HELD_OUT * image + 4:,}", _seconds(passing(held_out))
-    yield "learning speed", "no", "", "4", f"{_seconds(passing(new.images))} after each epoch that learned it"
-    yield "LOG-SIM", "no", "new images", "0", f"{_seconds(passing(new.images))} once, before training"
-    images = [torch.from_numpy(data.train.images[group.images]) for group in (past, new)]
-    nodes = [torch.from_numpy(group.nodes) for group in (past, new)]
+    yield "learning speed", "no", "", "4", f"{_seconds(passing(new))} after each epoch that learned it"
+    yield "LOG-SIM", "no", "new images", "0", f"{_seconds(passing(new))} once, before training"
+    images = [torch.from_numpy(data.train.images[chosen]) for chosen in (past.images, new)]
+    nodes = [torch.from_numpy(chosen) for chosen in (past.nodes, new_nodes + past.nodes.max() + 1)]
     probe = ProbeData(images[0], nodes[0], torch.from_numpy(seen.rehearsed), images[1], nodes[1], 0.5, prepare=normalise)
     all_of_it = f"{image * len(past.nodes) // len(np.unique(past.nodes)):,}"
     each = _seconds(lambda: measure(network, probe, trusted=True))
@@ -63,10 +63,10 @@ def needs(store: fs.Store, step: StoredStep) -> Iterator[tuple[str, str, str, st
 
 def _forecast(store: fs.Store, step: StoredStep, seen: Seen, known: dict[int, KnownClass]) -> Callable[[], object]:
     """With the pass over the images that it looks at."""
-    forecaster, chosen = forecaster_of(step, seen, known)
+    forecaster, _, memory = forecaster_of(step, seen, known)
     data, normalise = opened_data(step)
     network, epoch = kept_network(store, step, seen.epochs[-1]), seen.epochs[-1]
-    images = np.concatenate([seen.groups["past"].images[chosen.past], seen.groups["new"].images[chosen.new]])
+    images = np.concatenate([seen.groups["past"].images[memory], seen.groups["new"].images])
 
     def once() -> object:
         return forecaster.forecast(features_of(network, normalise, data.train.images[images]), seen.heads[epoch])

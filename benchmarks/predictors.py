@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,14 +17,14 @@ from forgetscope.analysis.inputs.training_shares import SHARES, probes_within
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.statistics.noise import Recognised, sampling_variances
 from forgetscope.forecasting.accuracy import leave_one_out
-from forgetscope.forecasting.forecaster import IMAGES, QUANTILE, Forecaster, KnownClass
+from forgetscope.forecasting.forecaster import QUANTILE, Forecaster, KnownClass
 from forgetscope.measuring.forgetting import forgetting
 from forgetscope.measuring.keepsakes import Carried, Spread, keepsake
 from forgetscope.outputs import unheard
 from forgetscope.randomness import Streams
 from forgetscope.store import StoredStep
 from judging import Judged
-from seen import Group, Seen, seen_by, training_accuracy
+from seen import Seen, fitted_on, seen_by, training_accuracy
 
 Values = NDArray[np.float64]
 HELD_OUT = 16  # images of a class that are kept and never rehearsed
@@ -73,8 +73,8 @@ def judged_steps(store: fs.Store) -> Iterator[Judged]:
 def forecast_of(step: StoredStep, seen: Seen, kind: Spread, handed_on: Mapping[int, KnownClass]) -> Forecast:
     """handed_on: what is known of older classes under the network that the parent left."""
     known = {**handed_on, **learned_last(step, seen, kind)}
-    forecaster, chosen = forecaster_of(step, seen, known)
-    features = {epoch: chosen.features(seen, epoch) for epoch in seen.epochs}
+    forecaster, features_after, _ = forecaster_of(step, seen, known)
+    features = {epoch: features_after(epoch) for epoch in seen.epochs}
     made = {epoch: forecaster.forecast(now, seen.heads[epoch]) for epoch, now in features.items()}
     last = seen.epochs[-1]
     carried = forecaster.carried(features[last], made[last])
@@ -86,43 +86,31 @@ def forecast_of(step: StoredStep, seen: Seen, kind: Spread, handed_on: Mapping[i
     )
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Images that a translation is fitted on, as positions among those of the past and of the new classes."""
-
-    past: NDArray[np.int64]
-    new: NDArray[np.int64]
-
-    def features(self, seen: Seen, epoch: int) -> Values:
-        """[n, d], past classes first."""
-        past, new = seen.groups["past"].features[epoch][self.past], seen.groups["new"].features[epoch][self.new]
-        return np.concatenate([past, new])
-
-
-def forecaster_of(step: StoredStep, seen: Seen, known: Mapping[int, KnownClass]) -> tuple[Forecaster, Chosen]:
-    """As a run with `forecast = true` has it: of the same images, with the same draws."""
+def forecaster_of(
+    step: StoredStep, seen: Seen, known: Mapping[int, KnownClass]
+) -> tuple[Forecaster, Callable[[int], Values], NDArray[np.int64]]:
+    """As a run with `forecast = true` has it: of the same images, with the same draws. Also the features of these images after
+    an epoch, and where those of the memory are among the images of past classes."""
     past, new, streams = seen.groups["past"], seen.groups["new"], Streams(step.spec.seed, step.number)
     labels, kept = step.past_classes("class_id")["class_id"].tolist(), step.table("rehearsal")
     of, images = kept["class_id"].to_numpy(), kept["image"].to_numpy()
-    memory = {label: images[of == label] for label in labels}
-    learned = {label: new.images[new.nodes == len(labels) + i] for i, label in enumerate(step.spec.classes)}
+    chosen = np.concatenate([fitted_on(step, label, images[of == label]) for label in labels])
+    place = {image: i for i, image in enumerate(past.images.tolist())}
+    memory = np.array([place[image] for image in chosen.tolist()])
 
-    def some(of: Mapping[int, NDArray[np.int64]], group: Group) -> NDArray[np.int64]:
-        chosen = [own[streams("forecast-images", label).permutation(len(own))[:IMAGES]] for label, own in of.items()]
-        place = {image: i for i, image in enumerate(group.images.tolist())}
-        return np.array([place[image] for own in chosen for image in np.sort(own).tolist()])
+    def features(epoch: int) -> Values:
+        return np.concatenate([past.features[epoch][memory], new.features[epoch]])
 
-    chosen = Chosen(some(memory, past), some(learned, new))
     forecaster = Forecaster(
         {node: known[node] for node in range(len(labels))},
-        chosen.features(seen, 0),
-        np.concatenate([past.nodes[chosen.past], new.nodes[chosen.new]]),
-        np.repeat([False, True], [len(chosen.past), len(chosen.new)]),
-        {node: len(memory[label]) for node, label in enumerate(labels)},
+        features(0),
+        np.concatenate([past.nodes[memory], new.nodes]),
+        np.repeat([False, True], [len(memory), len(new.nodes)]),
+        {node: int((of == label).sum()) for node, label in enumerate(labels)},
         seen.heads[0],
         lambda node: streams("forecast", labels[node]),
     )
-    return forecaster, chosen
+    return forecaster, features, memory
 
 
 def learned_last(step: StoredStep, seen: Seen, kind: Spread) -> dict[int, KnownClass]:

@@ -19,19 +19,22 @@ from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
 from forgetscope.data.preprocessing import Normalisation
 from forgetscope.experiment.preparation import IMAGE_HISTORY
+from forgetscope.forecasting.forecaster import IMAGES
 from forgetscope.learning.networks import build_network
+from forgetscope.randomness import Streams
 from forgetscope.store import StoredStep
 
 Values = NDArray[np.float64]
 Indices = NDArray[np.int64]
 BATCH = 500
+LEARNED_FROM = 100  # images of a class, for the course of its learning
 GROUPS = ("past", "new", "held", "test")
 
 
 @dataclass(frozen=True)
 class Group:
-    """Images of one kind: all training images of the past or of the new classes, those that validation set aside of the past
-    classes, or their test images."""
+    """Images of one kind: all training images of the past classes, those of the new ones that a translation is fitted on, those
+    of the past classes that validation set aside, or their test images."""
 
     images: Indices  # [n]: in the data set's training images, or test images
     nodes: Indices  # [n]
@@ -95,11 +98,13 @@ def seen_by(store: fs.Store, step: StoredStep) -> Seen:
 
 
 def training_accuracy(store: fs.Store, step: StoredStep) -> Values:
-    """[epochs, new classes]: on all training images of the classes that the step learns, not augmented, after each epoch."""
+    """[epochs, new classes]: on some training images of the classes that the step learns, not augmented, after each epoch."""
     path = folder_of(store, step.id) / "learning.npy"
     if not path.exists():
         data, normalise = opened_data(step)
-        images, labels = _images(step, data, step.spec.classes)
+        images, labels = images_of(step, data, step.spec.classes)
+        some = np.concatenate([np.flatnonzero(labels == c)[:LEARNED_FROM] for c in range(len(step.spec.classes))])
+        images, labels = images[some], labels[some]
         first = step.table("classes").num_rows - len(step.spec.classes)
         curve = []
         for epoch in range(1, step.spec.training.epochs + 1):
@@ -115,12 +120,14 @@ def training_accuracy(store: fs.Store, step: StoredStep) -> Values:
 def _look(store: fs.Store, step: StoredStep) -> dict[str, NDArray[np.generic]]:
     data, normalise = opened_data(step)
     past = step.past_classes("class_id")["class_id"].tolist()
-    (before, nodes), (new, new_nodes) = _images(step, data, past), _images(step, data, step.spec.classes)
+    before, nodes = images_of(step, data, past)
+    new = [fitted_on(step, label, images_of(step, data, [label])[0]) for label in step.spec.classes]
     test = np.concatenate([np.flatnonzero(data.test.labels == label) for label in past])
     held = np.setdiff1d(np.flatnonzero(np.isin(data.train.labels, past)), before)
     node_of = {label: node for node, label in enumerate(past)}
     found: dict[str, NDArray[np.generic]] = {
-        **{"past images": before, "past nodes": nodes, "new images": new, "new nodes": new_nodes + len(past)},
+        **{"past images": before, "past nodes": nodes, "new images": np.concatenate(new)},
+        "new nodes": len(past) + np.repeat(np.arange(len(new)), [len(images) for images in new]),
         **{"held images": held, "held nodes": np.array([node_of[c] for c in data.train.labels[held].tolist()], np.int64)},
         **{"test images": test, "test nodes": np.array([node_of[c] for c in data.test.labels[test].tolist()], np.int64)},
         "rehearsed": np.isin(before, step.table("rehearsal")["image"].to_numpy()),
@@ -136,12 +143,18 @@ def _look(store: fs.Store, step: StoredStep) -> dict[str, NDArray[np.generic]]:
     return found
 
 
-def _images(step: StoredStep, data: DataSet, labels: Sequence[int]) -> tuple[Indices, Indices]:
+def images_of(step: StoredStep, data: DataSet, labels: Sequence[int]) -> tuple[Indices, Indices]:
     """Training images that a step of this kind uses of these classes, class after class, and the position of each's class."""
     from forgetscope.experiment.preparation import _images_to_use
 
     images = [_images_to_use(step.spec, data, label) for label in labels]
     return np.concatenate(images), np.repeat(np.arange(len(labels)), [len(one) for one in images])
+
+
+def fitted_on(step: StoredStep, label: int, images: Indices) -> Indices:
+    """Those of a class's images that a run with `forecast = true` fits its translation on."""
+    order = Streams(step.spec.seed, step.number)("forecast-images", label).permutation(len(images))
+    return np.sort(images[order[:IMAGES]])
 
 
 @lru_cache(1)
