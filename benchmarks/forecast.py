@@ -145,7 +145,7 @@ NAMES, ORDINALS = {"cifar100": "CIFAR-100", "glyphs": "glyphs"}, {1: "first", 2:
 
 
 def _title(data: str, policy: str, retention: str, number: int) -> str:
-    return f"{NAMES[data]}, {ORDINALS[number]}, {f'{retention} %' if policy == 'uniform' else policy}"
+    return f"{NAMES[data]}, {ORDINALS[number]}, {f'{retention} %' if data == 'cifar100' else policy}"
 
 
 def blocks(steps: Sequence[Judged]) -> Iterator[tuple[str, str]]:
@@ -154,6 +154,7 @@ def blocks(steps: Sequence[Judged]) -> Iterator[tuple[str, str]]:
     yield "there", table(("", "experiments", "mean FG", "its spread without noise", "ceiling"), there(places))
     for data in ("cifar100", "glyphs"):
         own = {name: part for name, part in places.items() if name.startswith(NAMES[data])}
+        yield f"errors {data}", _by_predictor(own, PREDICTING, _errors)
         yield (
             f"ranking {data}",
             _by_predictor(own, (*WITHOUT, *WITH), lambda part, name: _cell(part, judging.correlation, name)),
@@ -171,10 +172,6 @@ def blocks(steps: Sequence[Judged]) -> Iterator[tuple[str, str]]:
     for name in ("precision", "area under the curve"):
         yield name, _by_predictor(groups, (*WITHOUT, *WITH), lambda part, own, name=name: _cell(part, MEASURES[name], own))
     yield (
-        "errors",
-        table(("", "predictor", "bias", "mean absolute error", "root mean square error", "without noise"), errors(places)),
-    )
-    yield (
         "calibration",
         table(("", "predictor", *(f"after {share:.0%}".replace("%", " %") for share in SHARES)), calibration(places)),
     )
@@ -191,15 +188,6 @@ def there(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
             PLAIN.number(max(0.0, spread.value) ** 0.5),
             PLAIN.estimate(ceiling(part)),
         )
-
-
-def errors(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
-    """When training ends."""
-    for name, part in places.items():
-        for predictor in PREDICTING:
-            signed = PLAIN.estimate(estimated(part, judging.bias, predictor, LAST), signed=True)
-            sizes = (judging.absolute, judging.squared, judging.squared_without_noise)
-            yield name, predictor, signed, *(_cell(part, measure, predictor) for measure in sizes)
 
 
 def calibration(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
@@ -253,7 +241,8 @@ def draw(groups: dict[str, list[Judged]], path: Path) -> None:
                     label=predictor,
                 )
             panel.set_xticks([100 * share for share in SHARES])
-        figure.supxlabel("training, %", fontsize=ink.TEXT)
+        for panel in panels[-2:]:
+            panel.set_xlabel("training that is over, %")
         figure.supylabel("rank correlation with forgetting", fontsize=ink.TEXT)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         with path.open("wb") as file:
@@ -291,12 +280,12 @@ def accuracy(stores: Sequence[str]) -> None:
 
 
 def needs(stores: Sequence[str]) -> None:
-    """On the first second step in the order of ids."""
+    """On the first second step, in the order of ids, of those that keep least."""
     store = fs.Store.existing(stores[0])
-    step = next(step for step in store.steps() if step.number == 2)
+    step = min((step for step in store.steps() if step.number == 2), key=lambda step: step.spec.rehearsal.retention)
     head = ("predictor", "past images?", "what else", "bytes per class", "seconds")
     fill(PAGE, {"needs": table(head, what_they_need(store, step))})
-    print(f"{step.id}: {step.info['data']['name']}, {step.spec.rehearsal}")
+    print(f"{step.id}: {step.info['data']['name']}, {step.spec.rehearsal.retention}")
 
 
 def _by_predictor(
@@ -308,6 +297,13 @@ def _by_predictor(
 
 def _cell(part: Sequence[Judged], measure: Measure, predictor: str) -> str:
     return PLAIN.estimate(estimated(part, measure, predictor, LAST))
+
+
+def _errors(part: Sequence[Judged], predictor: str) -> str:
+    """When training has ended: bias, mean absolute error, and root mean square error without the noise of test images."""
+    signed = PLAIN.number(estimated(part, judging.bias, predictor, LAST).value, signed=True)
+    absolute = PLAIN.number(estimated(part, judging.absolute, predictor, LAST).value)
+    return f"{signed}, {absolute}, {_cell(part, judging.squared_without_noise, predictor)}"
 
 
 def _course(part: Sequence[Judged], measure: Measure, predictor: str) -> str:

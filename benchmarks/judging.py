@@ -86,12 +86,14 @@ def over_experiments(steps: Sequence[Judged], values: Sequence[float] | Values) 
 
 
 def estimated(steps: Sequence[Judged], measure: Measure, predictor: str, share: int) -> Estimate:
-    """Of one predictor. Correlations are averaged in Fisher's z, errors as squares."""
+    """Of one predictor. Correlations are averaged in Fisher's z, errors as squares; intervals of shares are cut to [0, 1]."""
     found = over_experiments(steps, [measure(step, predictor, share) for step in steps])
     if measure is correlation:
         return in_rho(found)
     if measure in (squared, squared_without_noise):
         return Estimate(*(float(np.sqrt(max(0.0, end))) for end in (found.value, found.low, found.high)), found.n)
+    if measure in (precision, area, covered):
+        return Estimate(found.value, max(0.0, found.low), min(1.0, found.high), found.n)
     return found
 
 
