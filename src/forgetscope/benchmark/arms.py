@@ -10,6 +10,7 @@ What a first step is made of (its network, its images) cannot; such an arm has f
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from forgetscope.benchmark.plans import Plan
@@ -46,12 +47,10 @@ def parse_arm(text: str) -> tuple[str, dict[str, object]]:
 
 
 def _options(text: str) -> dict[str, object]:
-    try:
+    with suppress(ValueError, RecursionError):  # values that are plain words, or no settings at all: below
         parsed = tomllib.loads(f"arm = {{{text}}}")
         if len(parsed) == 1:
             return dict(parsed["arm"])
-    except (ValueError, RecursionError):
-        pass  # values that are plain words, or no settings at all
     parts = [parse_setting(part, "--arm", "policy=herding") for part in re.split(r",(?=\s*\w+\s*=)", text)]
     twice = [name for number, (name, _) in enumerate(parts) if name in dict(parts[:number])]
     if twice:
