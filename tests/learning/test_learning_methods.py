@@ -151,11 +151,3 @@ def test_a_loss_or_a_prediction_of_another_shape_is_told() -> None:
         objective.loss(logits, nodes, torch.arange(4), none)
     with pytest.raises(SpecError, match=r"mine predicts by \(4, 2\) of logits \(4, 5\)"):
         objective.predict(logits)
-
-
-def test_a_class_without_a_loss_is_refused_before_anything_is_trained() -> None:
-    class Silent(Method):
-        pass
-
-    with pytest.raises(TypeError, match=r"abstract method '?loss"):
-        check_method(Silent)

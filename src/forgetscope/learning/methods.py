@@ -6,7 +6,6 @@ What it needs besides the batch is said in `needs`, and nothing else is given to
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,7 +40,7 @@ class TrainingBatch:
     keepsakes: Mapping[int, Keepsake | None] | None = None  # by past node
 
 
-class Method(ABC):
+class Method:
     """What a step learns by. A method of your own gives its `loss`, and says what it needs for it:
 
     memory            the images that the policy kept, in the memory stream. Without: batches are of new images alone
@@ -62,9 +61,9 @@ class Method(ABC):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"memory"})
 
-    @abstractmethod
     def loss(self, batch: TrainingBatch) -> Tensor:
         """One number, with a gradient for the batch's logits."""
+        raise NotImplementedError
 
     def predict(self, logits: Tensor, past: int) -> Tensor:
         """Logits [n, k] of test images to predict by; those that training sees stay as they are."""
