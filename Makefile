@@ -80,12 +80,13 @@ $(VENV)/.dev: $(VENV)/.user
 	@touch $@
 
 # A layer above the other environment, which is not touched: there the linters would see the frameworks. torchvision comes without its
-# requirements, which can be gigabytes of CUDA beside the torch that is there.
+# requirements, which can be gigabytes of CUDA beside the torch that is there; wheel builds what comes as source, without isolation.
 $(FRAMEWORKS)/.ready: $(VENV)/.dev constraints-frameworks.txt
 	@echo "Installing Avalanche, Lightning and Hugging Face's Trainer into $(FRAMEWORKS) (once, a minute or two)"
 	@$(PYTHON) -m venv $(FRAMEWORKS)
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	> "$$($(FRAMEWORKS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+	@$(FRAMEWORKS)/bin/pip install --quiet --constraint constraints-frameworks.txt wheel
 	@$(FRAMEWORKS)/bin/pip install --quiet --constraint constraints-frameworks.txt --no-deps torchvision
 	@$(FRAMEWORKS)/bin/pip install --quiet --constraint constraints.txt --constraint constraints-frameworks.txt --no-build-isolation \
 	--editable '.[avalanche,lightning,huggingface]'

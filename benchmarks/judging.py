@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from forgetscope.analysis.statistics import prediction
 from forgetscope.analysis.statistics.detection import most_forgotten, precision_at_k, roc_auc
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, in_rho, mean_estimate
 from forgetscope.analysis.statistics.noise import ceiling_estimate
+from forgetscope.analysis.statistics.prediction import absolute_error
 from forgetscope.analysis.statistics.rank_correlation import spearman
 
 Values = NDArray[np.float64]
 QUARTER = 0.25
-REACH = 1.96  # standard errors to either side
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def bias(step: Judged, predictor: str, share: int) -> float:
 
 
 def absolute(step: Judged, predictor: str, share: int) -> float:
-    return float(np.nanmean(np.abs(_errors(step, predictor, share))))
+    return absolute_error(step.scores[predictor][share], step.so_far[share])
 
 
 def squared(step: Judged, predictor: str, share: int) -> float:
@@ -69,9 +70,8 @@ def squared_without_noise(step: Judged, predictor: str, share: int) -> float:
 
 def covered(step: Judged, predictor: str, share: int) -> float:
     """The share of classes whose measured forgetting lies in the interval, the noise of their test images added to it."""
-    errors = _errors(step, predictor, share)
-    reach = np.sqrt(step.halves[predictor][share] ** 2 + REACH**2 * step.so_far_variances[share])
-    return float((np.abs(errors) <= reach)[np.isfinite(errors)].mean())
+    of = (step.scores[predictor][share], step.halves[predictor][share], step.so_far[share], step.so_far_variances[share])
+    return prediction.covered(*of)
 
 
 Measure = Callable[[Judged, str, int], float]

@@ -31,11 +31,12 @@ Arm = Callable[[Logits, Logits, np.random.Generator], Logits]  # from the baseli
 def fill(store: Store, plan: Plan, arms: dict[str, Arm]) -> None:
     """A plan of two steps over PAST and NEW classes. An arm that is not named draws its test images anew."""
     store.prepare()
-    for number, firsts in enumerate(zip(*(chain for chain in chains_by_arm(plan).values()), strict=True)):
+    for number, chains in enumerate(zip(*chains_by_arm(plan).values(), strict=True)):
         losses = np.random.default_rng([number, 0]).normal(2.0, 0.8, PAST)
         learned = _logits(np.zeros(PAST), np.random.default_rng([number, 1]), new=0)
         base = _logits(losses, np.random.default_rng([number, 2]))
-        for place, (name, (first, second)) in enumerate(zip(chains_by_arm(plan), firsts, strict=True)):
+        for place, chain in enumerate(chains):
+            name, (first, second) = str(chain.variant), chain.steps
             if first not in store:
                 accuracy = _commit(store, plan, first, learned, 0, np.empty(0))
             rng = np.random.default_rng([number, 3, place])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from forgetscope.analysis.experiments import Experiment
@@ -47,14 +48,17 @@ def make_experiment(
     source: str | None = None,
     network_source: str | None = None,
     data_classes: int | None = None,
+    forecast: bool = False,
 ) -> Experiment:
     """A chain of steps without training. Class 0 is forgotten most, and SIC falls from class to class as forgetting does.
 
     learned: accuracies when learned, where they are not 0.8. vanished: classes whose gradient is zero at every probe. source:
-    SHA-256 of an own policy. data_classes: as the records say it; None is what older versions wrote."""
+    SHA-256 of an own policy. data_classes: as the records say it; None is what older versions wrote. forecast: whether there
+    are some, off by a normal deviate of 0.1, as drawn from the seed, with intervals of as much to either side."""
     sequence = [range(classes * i, classes * (i + 1)) for i in range(steps)]
     run = RunSpec(
-        sequence=[list(part) for part in sequence], epochs=PROBES - 1, probe_every=1 if probes else 0, seed=seed, policy=policy
+        **{"sequence": [list(part) for part in sequence], "epochs": PROBES - 1, "probe_every": 1 if probes else 0},
+        **{"seed": seed, "policy": policy, "forecast": forecast},
     )
     data = {"name": "toy", "image_size": None, "shape": [8, 8], "digest": "digest"}
     sources = {name: digest for name, digest in ((policy, source), (run.network, network_source)) if digest}
@@ -77,6 +81,7 @@ def make_experiment(
         for probe in range(probes if past else 0):
             measured.add(measurement(past, classes, vanished), probe * 10)
         rehearsal = {id: np.arange(4) for id in ids[:past]}
+        made = forecasts(1 - accuracy[:past] / when_learned[:past], probes, seed) if forecast and past else None
         id = step_id(parent, spec, "digest")
         record = StepRecord(
             id=id,
@@ -87,11 +92,11 @@ def make_experiment(
             timings={"seconds": 1.5, "probe_seconds": 0.5},
             history=[{"epoch": 1, "loss": 0.9, "accuracy": 0.7}],
             tables={
-                "classes": class_table(facts, rehearsal, measurements(measured)),
-                "probes": probes_table(measurements(measured), ids[:past]),
+                "classes": class_table(facts, rehearsal, measurements(measured), forecasts=made),
+                "probes": probes_table(measurements(measured), ids[:past], made),
                 "pairs": pairs_table(measurements(measured), ids, past),
                 "rehearsal": rehearsal_table(rehearsal),
-                "confusion": confusion_table(np.eye(len(ids), dtype=np.int64), ids),
+                "confusion": confusion_table((100 if forecast else 1) * np.eye(len(ids), dtype=np.int64), ids),
             },
             network="resnet8",
             state={"weight": np.zeros(1, np.float32)},
@@ -100,6 +105,14 @@ def make_experiment(
         committed.append(store.commit(record, committed="2026-01-01T00:00:00+00:00"))
         parent = id
     return Experiment(committed)
+
+
+def forecasts(forgetting: NDArray[np.float64], probes: int, seed: int) -> NDArray[np.float64]:
+    """[probes, forecast, P]."""
+    generator = np.random.default_rng(seed)
+    made = np.minimum(forgetting + 0.1 * generator.standard_normal((probes, len(forgetting))), 1)
+    estimates = generator.standard_normal((probes, 3, len(forgetting)))
+    return np.concatenate([np.stack([made, made - 0.1, np.minimum(made + 0.1, 1)], axis=1), estimates], axis=1)
 
 
 def measurement(past: int, new: int, vanished: Sequence[int]) -> Measurement:

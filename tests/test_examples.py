@@ -14,12 +14,14 @@ from made import make_experiment
 
 FOLDER = Path(__file__).parents[1] / "examples"
 SMALL = {
+    "own_evening": "--epochs 2 --classes 3 --image-size 8",
     "own_forecast": "--epochs 2 --classes 3 --image-size 8",
     "own_policy": "--seeds 1 --epochs 1 --classes 2 --image-size 8",
     "own_training_loop": "--epochs 1 --classes 3 --image-size 8",
     "read_a_store": "tiny",
 }
 SAYS = {
+    "own_evening": "evened      forgetting spreads by ",
     "own_forecast": "rank correlation of predicted and measured forgetting: step 2 ",
     "own_policy": "own_policy:median_confident  ",
     "own_training_loop": "MonitoredStep(characters/2: 2 probes, 1 epoch. 3 past classes, ",

@@ -21,6 +21,7 @@ from forgetscope.spec import RunSpec, StepSpec
 LARGEST = {
     "steps": 1000,
     "memory": 10**9,
+    "memory_bytes": 10**15,
     "epochs": 100_000,
     "first_batch": 65_536,
     "batch": 65_536,

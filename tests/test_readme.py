@@ -31,7 +31,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_readme_has_the_examples_that_these_tests_know() -> None:
     assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python", "text"}
-    assert [len(blocks(kind)) for kind in ("toml", "sh", "python", "text")] == [1, 6, 2, 1]
+    assert [len(blocks(kind)) for kind in ("toml", "sh", "python", "text")] == [1, 7, 2, 1]
 
 
 def test_the_configuration_is_valid_and_the_same_as_in_the_examples() -> None:
@@ -53,7 +53,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
     small = ("epochs=1", "experiments=1", "image_size=8", "increments=[0.5]", "retentions=[0.4]")
     small_run = f"bench run glyphs --no-estimate {' '.join(f'--set {option}' for option in small)}"
     script = script.replace("bench run glyphs --store results", f"{small_run} --store bench")
-    assert script.count("--no-estimate") == 2
+    assert script.count("--no-estimate") == 3
     changes = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(tmp_path),
@@ -66,7 +66,8 @@ def test_the_commands_run(tmp_path: Path) -> None:
     assert "DataSet('birds', 2 classes, 8 + 2 images, 64x64) is ready" in ran.stdout
     assert (tmp_path / "report.html").is_file()
     assert "Means over experiments that differ in seed and classes only" in ran.stdout
-    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 2 + 2  # other policies share the first steps
+    assert len(list((tmp_path / "results" / "steps").iterdir())) == 2 + 2 + 2 + 2 + 6  # other policies share the first steps
+    assert "Most even first" in ran.stdout
     assert "paired difference to uniform" in ran.stdout
     assert "steps imported into replication" in ran.stdout
 
@@ -159,7 +160,7 @@ def test_the_examples_of_the_monitor_run(
     monkeypatch.chdir(tmp_path)
     found = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "monitor.md").read_text(encoding="utf-8"), re.DOTALL)
     own = [code for code in found if "monitor.step(" in code]
-    assert len(own) == 3
+    assert len(own) == 4
     for code in own:
         exec(code, {**own_data(), "torch": torch})
         assert "forgetscope:" not in capsys.readouterr().err  # nothing was warned of

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from forgetscope.choices import canonical_method
 from forgetscope.errors import SpecError
 from forgetscope.options import parse_setting
-from forgetscope.spec import AugmentationSpec, RunSpec, canonical_method, step_id, step_specs
+from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
 
 GROUPS = ((0, 1), (2, 3), (4, 5))
 
@@ -125,6 +126,12 @@ def test_a_run_s_own_augmentation_wins_over_the_data_set_s() -> None:
     ("options", "message"),
     [
         ({"memory": 100, "retention": 0.1}, "memory and retention exclude each other"),
+        ({"memory_bytes": 100, "retention": 0.1}, "memory_bytes and retention exclude each other: both say how much is kept"),
+        ({"memory": 100, "memory_bytes": 100}, "memory and memory_bytes exclude each other: .* Remove one of them"),
+        ({"memory_bytes": 0}, "memory_bytes = 0 is not valid"),
+        ({"memory_bytes": 9, "method": "joint"}, "memory_bytes = 9: method = 'joint' trains on all .* Leave memory_bytes out"),
+        ({"memory_bytes": 9, "calibration": "bias-correction", "validation": 0.1}, "memory_bytes = 9: .* use memory in place"),
+        ({"quota": "neumann"}, r"quota = 'neumann' is not known. Did you mean 'neyman'\?"),
         ({"memory": 0}, "memory = 0 is not valid"),
         ({"alpha": [0.5, 0.25], "steps": 2}, "alpha has 2 values for 1 step with rehearsal"),
         ({"alpha": [0.5, 0.3]}, r"0.3 \* 128 = 38.4 rehearsal images"),
@@ -170,6 +177,24 @@ def test_a_user_s_code_is_part_of_the_identity() -> None:
 def test_a_memory_survives_toml() -> None:
     run = RunSpec(memory=200, alpha=[0.5, 0.25])
     assert RunSpec(**tomllib.loads(run.to_toml())) == run
+
+
+@pytest.mark.parametrize("options", [{"memory_bytes": 5000}, {"quota": "neyman"}, {"memory_bytes": 5000, "quota": "neyman"}])
+def test_quotas_and_bytes_survive_toml_and_are_of_later_steps_alone(options: dict[str, object]) -> None:
+    run = RunSpec(**options)
+    assert RunSpec(**tomllib.loads(run.to_toml())) == run
+    assert ids(run)[0] == ids(RunSpec())[0]
+    assert not {*ids(run)[1:]} & {*ids(RunSpec())[1:]}
+    spec = step_specs(run, GROUPS, AugmentationSpec())[1].rehearsal
+    assert spec is not None
+    assert (spec.memory_bytes, spec.quota) == (options.get("memory_bytes"), options.get("quota"))
+    assert (spec.retention is None) == ("memory_bytes" in options)
+
+
+def test_a_balanced_quota_is_absent_from_a_step() -> None:
+    assert ids(RunSpec(quota="balanced")) == ids(RunSpec())
+    (_, second, _) = step_specs(RunSpec(), GROUPS, AugmentationSpec())
+    assert not {"quota", "memory_bytes"} & second.model_dump(exclude_none=True)["rehearsal"].keys()
 
 
 def test_a_forecast_implies_keepsakes_and_needs_probes() -> None:

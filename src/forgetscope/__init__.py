@@ -19,11 +19,13 @@ wait_briefly()  # here, because it must come before torch is loaded
 _HOMES = {
     "forgetscope.analysis.experiments": ("Experiment", "open_experiment"),
     "forgetscope.analysis.observed": ("Observed", "analyse_observed", "open_observed"),
+    "forgetscope.analysis.questions.leaderboard": ("leaderboards",),
     "forgetscope.analysis.results": ("Analysis", "analyse"),
     "forgetscope.benchmark.controlled": ("Controlled",),
     "forgetscope.benchmark.pairs": ("Comparison", "Variants"),
     "forgetscope.benchmark.simulation": ("simulate",),
     "forgetscope.benchmark.space": ("BenchmarkSpec",),
+    "forgetscope.calibrating.own": ("evening",),
     "forgetscope.data.acquisition": ("add_arrays", "add_data", "get_data"),
     "forgetscope.data.images": ("DataSet",),
     "forgetscope.data.library": ("load_data",),
@@ -58,11 +60,13 @@ if TYPE_CHECKING:
         analyse_observed as analyse_observed,
         open_observed as open_observed,
     )
+    from forgetscope.analysis.questions.leaderboard import leaderboards as leaderboards
     from forgetscope.analysis.results import Analysis as Analysis, analyse as analyse
     from forgetscope.benchmark.controlled import Controlled as Controlled
     from forgetscope.benchmark.pairs import Comparison as Comparison, Variants as Variants
     from forgetscope.benchmark.simulation import simulate as simulate
     from forgetscope.benchmark.space import BenchmarkSpec as BenchmarkSpec
+    from forgetscope.calibrating.own import evening as evening
     from forgetscope.data.acquisition import add_arrays as add_arrays, add_data as add_data, get_data as get_data
     from forgetscope.data.images import DataSet as DataSet
     from forgetscope.data.library import load_data as load_data

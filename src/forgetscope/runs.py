@@ -27,7 +27,7 @@ from forgetscope.errors import DataError, ForgetscopeError, SpecError
 from forgetscope.options import demand
 from forgetscope.progress import watch as display
 from forgetscope.spec import RunSpec
-from forgetscope.store import Store
+from forgetscope.store import Store, has_calibrations
 
 Compared = list[PolicyComparison] | list[ArmMeasure] | list[VariantComparison] | list[ControlledStep]
 SPECS = (RunSpec, BenchmarkSpec, Comparison, Variants, Controlled)
@@ -129,7 +129,8 @@ def run(
     with display(enabled=progress) if watch is None else nullcontext(watch) as watcher:
         made, outcome = carry_out(spec, opened, place, watcher, estimating=estimate, shard=part, again=retry, raising=single)
     if single:
-        return Experiment(opened.chain(made.chains[0].steps[-1]))
+        chain = made.chains[0]
+        return Experiment(opened.chain(chain.steps[-1]), calibration=chain.calibration)
     return experiments(made, opened, outcome, part)
 
 
@@ -174,7 +175,7 @@ def results(spec: Contrast, plan: Plan, store: Store) -> Compared:
         case Comparison() if spec.in_arms:
             return compare_arms(store, chains_by_arm(plan))
         case Comparison():
-            return compare_policies(planned_experiments(store, (chain.steps for chain in plan.chains)), spec.compared_with)
+            return compare_policies(planned_experiments(store, plan.chains), spec.compared_with)
         case Variants():
             return compare_variants(store, chains_by_arm(plan))
         case Controlled():
@@ -186,20 +187,22 @@ def experiments(plan: Plan, store: Store, outcome: Outcome, shard: Shard | None 
     part = plan.jobs.keys() if shard is None else shard.steps(plan)
     said = {step: str(event["message"]) for step, event in Journal(folder_of(store, plan)).failures(set()).items()}
     said |= outcome.bad
-    chains = [chain.steps for chain in plan.chains]
+    chains: list[tuple[Sequence[str], str | None]] = [(chain.steps, chain.calibration) for chain in plan.chains]
     ends = {chain.steps[-1] for chain in plan.chains}
     again = (id for picked in plan.reruns for id in (picked.original, *picked.others) if id not in ends)
-    chains += [tuple(job.id for job in chain_of(plan.jobs, id)) for id in again]
-    return [_experiment(chain, store, said) for chain in chains if chain[-1] in part]
+    chains += [(tuple(job.id for job in chain_of(plan.jobs, id)), None) for id in again]
+    return [_experiment(steps, calibration, store, said) for steps, calibration in chains if steps[-1] in part]
 
 
-def _experiment(chain: Sequence[str], store: Store, said: Mapping[str, str]) -> Experiment | Failed:
+def _experiment(chain: Sequence[str], calibration: str | None, store: Store, said: Mapping[str, str]) -> Experiment | Failed:
     for id in chain:
         if id not in store:
             return Failed(chain[-1], id, said.get(id, "It was not run."))
         if facts := store.step(id).divergence:
             return Failed(chain[-1], id, f"diverged at iteration {facts['iteration']}")
-    return Experiment([store.step(id) for id in chain])
+        if id in said and not has_calibrations(store, id, [calibration] if calibration and id != chain[0] else []):
+            return Failed(chain[-1], id, said[id])
+    return Experiment([store.step(id) for id in chain], calibration=calibration)
 
 
 def _demand_spec(spec: object, function: str, known: Sequence[type]) -> None:

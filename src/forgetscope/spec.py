@@ -7,8 +7,6 @@ retention rate of the same sequence and seed shares it.
 
 import hashlib
 import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -18,6 +16,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
 
 from forgetscope.characters import counted
+from forgetscope.choices import (
+    CALIBRATIONS,
+    METHODS,
+    NAMED_CODE,
+    canonical_calibration,
+    canonical_method,
+    named_method,
+    needs_forecast,
+    needs_held_out,
+)
 from forgetscope.errors import SpecError
 from forgetscope.options import checked, explain, nearest, read_toml, toml_value
 
@@ -25,6 +33,7 @@ PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards i
 
 BESIDE_THE_PROBES = ("all_layers_every", "every_iteration", "released_nic", "forecast")
 REPLACED_BY_SEQUENCE = ("increment", "steps", "sequence_seed")
+HOW_MUCH_IS_KEPT = ("memory", "memory_bytes", "retention")  # options that exclude each other
 
 POLICIES = (
     "uniform",
@@ -37,15 +46,6 @@ POLICIES = (
     "gradient-diversity",
     "gradient-matching",
 )
-METHODS: dict[str, dict[str, float]] = {  # with their options and the values that these have if they are not given
-    "replay": {},
-    "distillation": {"weight": 1.0, "temperature": 2.0},
-    "dark-logits": {"weight": 0.1},
-    "ace": {},
-    "logit-adjusted": {"strength": 1.0},
-    "fine-tune": {},
-    "joint": {},
-}
 Sampling = Literal["iid", "reshuffled", "reshuffled-short"]
 Precision = Literal["float32", "bfloat16"]
 Kept = Literal["variance", "covariance"]  # of a past class's features, beside their mean
@@ -60,8 +60,6 @@ Batch = Annotated[StrictInt, Field(ge=2, le=65_536)]
 # then SIC and CIC are small differences. {epochs up to: (images, images where much is kept)}
 AUTOMATIC_IMAGES = {10: (100, 100), 40: (60, 100), 100: (40, 80), 100_000: (30, 60)}
 MOST_AUTOMATIC_PROBES, MUCH = 101, 0.15
-NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
-_METHOD = re.compile(r"(?P<name>[^\s()]+)(\((?P<options>[^()]*)\))?")  # name, or name(option=number, ...)
 
 
 class Frozen(BaseModel):
@@ -125,6 +123,11 @@ class RunSpec(Asked):
         description=f"What steps after the first learn by (docs/methods.md): {', '.join(METHODS)}, or your own: "
         "package.module:Class. Options go into brackets: distillation(weight=0.5).",
     )
+    calibration: str = Field(
+        "none",
+        description="What acts on predictions alone once a step is trained (docs/methods.md): "
+        f"{', '.join(CALIBRATIONS)}. Options go into brackets: evening(strength=0.5).",
+    )
     retention: Share = Field(0.08, description="Share of each past class's training images that is kept.")
     retained_of: Literal["used", "all"] = Field(
         "used",
@@ -133,6 +136,16 @@ class RunSpec(Asked):
     )
     memory: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = Field(
         None, description="Images kept of all past classes together, divided anew in each step. Replaces retention."
+    )
+    memory_bytes: Annotated[StrictInt, Field(ge=1, le=10**15)] | None = Field(
+        None,
+        description="Bytes for all that is kept of all past classes together: images, stored logits, keepsakes and what "
+        "forecasts carry on. As many images as that leaves room for, divided as memory is. Replaces retention.",
+    )
+    quota: Literal["balanced", "neyman"] = Field(
+        "balanced",
+        description="How images are divided among classes that one step introduced. balanced: by class size. neyman: more to "
+        "classes whose gradients vary more, in all as many (docs/policies.md).",
     )
     alpha: OpenShare | tuple[OpenShare, ...] = Field(
         0.5,
@@ -198,12 +211,12 @@ class RunSpec(Asked):
     keepsake: Literal["none", Kept] = Field(
         "none",
         description="What each step keeps of a past class besides images: mean and variance, or covariance, of its features "
-        "under the network that learned it. Training is the same with all of them.",
+        "under the network that learned it. Training is the same with all of them, but for memory_bytes.",
     )
     forecast: StrictBool = Field(
         False,
         description="Predict at every probe how much each past class is forgotten, from keepsakes, memory and new images. "
-        'Training is the same. Implies keepsake = "variance", unless it is "covariance".',
+        'Training is the same, but for memory_bytes. Implies keepsake = "variance", unless it is "covariance".',
     )
     script_behaviour: Literal["text", "released"] = Field(
         "text",
@@ -230,8 +243,7 @@ class RunSpec(Asked):
                 raise ValueError(
                     f"sequence and {clash[0]} exclude each other: the sequence already says it. Remove one of them"
                 )
-        if self.memory is not None and "retention" in self.model_fields_set:
-            raise ValueError("memory and retention exclude each other: both say how much is kept. Remove one of them")
+        self._check_memory()
         self._check_probes()
         beside = [name for name in BESIDE_THE_PROBES if getattr(self, name)]
         if beside and self.probe_every == 0:
@@ -242,7 +254,12 @@ class RunSpec(Asked):
             raise ValueError(f"initialisation = {self.initialisation!r}: {self.network} draws its own. Leave the option out")
         if self.policy not in POLICIES and not NAMED_CODE.fullmatch(self.policy):
             raise ValueError(f"policy = {self.policy!r} is not known.{nearest(self.policy, POLICIES)}".rstrip("."))
-        _ = canonical_method(self.method)  # or an error
+        _ = canonical_method(self.method), canonical_calibration(self.calibration)  # or an error
+        if needs_held_out(self.calibration) and not self.validation:
+            raise ValueError(
+                f"calibration = {self.calibration!r} looks at images that are held out, and validation = 0 holds out none. "
+                "Set it, for example to 0.04"
+            )
         steps = self.steps if self.sequence is None else len(self.sequence)
         if isinstance(self.alpha, tuple) and len(self.alpha) != steps - 1:
             given, wanted = counted(len(self.alpha), "value"), counted(steps - 1, "step")
@@ -252,6 +269,22 @@ class RunSpec(Asked):
             if abs(kept - round(kept)) > 1e-9 or not 1 <= round(kept) < self.batch:
                 raise ValueError(_whole_rehearsal(alpha, self.batch))
         return self
+
+    def _check_memory(self) -> None:
+        given = [name for name in HOW_MUCH_IS_KEPT if name in self.model_fields_set and getattr(self, name) is not None]
+        if len(given) > 1:
+            both = f"{given[0]} and {given[1]}"
+            raise ValueError(f"{both} exclude each other: both say how much is kept. Remove one of them")
+        if self.memory_bytes is not None and named_method(self.method)[0] == "joint":
+            raise ValueError(
+                f"memory_bytes = {self.memory_bytes}: method = 'joint' trains on all past images, however many bytes they are. "
+                "Leave memory_bytes out"
+            )
+        if self.memory_bytes is not None and needs_held_out(self.calibration):
+            raise ValueError(
+                f"memory_bytes = {self.memory_bytes}: calibration = {self.calibration!r} keeps held-out images of past classes "
+                "besides, when the step is trained. Say how many images it may keep: use memory in place of memory_bytes"
+            )
 
     def _check_probes(self) -> None:
         if self.probes is not None and "probe_every" in self.model_fields_set:
@@ -271,7 +304,7 @@ class RunSpec(Asked):
         """How many probes, and images of each past class, as numbers; None where probe_every says when, or all images count."""
         if self.probes != "auto":
             return self.probes, self.probe_images
-        much = self.memory is not None or self.retention > MUCH
+        much = not self.keeps_a_share or self.retention > MUCH
         images = next(two[much] for epochs, two in AUTOMATIC_IMAGES.items() if self.epochs <= epochs)
         return min(self.epochs + 1, MOST_AUTOMATIC_PROBES), self.probe_images or images
 
@@ -283,6 +316,11 @@ class RunSpec(Asked):
     def alpha_of(self, step: int) -> float:
         """The share of rehearsal images in a batch of this step, which is at least the second."""
         return self.alpha[step - 2] if isinstance(self.alpha, tuple) else self.alpha
+
+    @property
+    def keeps_a_share(self) -> bool:
+        """Of each past class, as retention says; else there is a memory of a fixed size."""
+        return self.memory is None and self.memory_bytes is None
 
     @property
     def code(self) -> tuple[str, ...]:
@@ -308,7 +346,7 @@ class RunSpec(Asked):
         lines = []
         for name, field in type(self).model_fields.items():
             replaced = (self.sequence is not None and name in REPLACED_BY_SEQUENCE) or (
-                (self.memory is not None and name == "retention") or (self.probes is not None and name == "probe_every")
+                (not self.keeps_a_share and name == "retention") or (self.probes is not None and name == "probe_every")
             )
             value = None if replaced else getattr(self, name)
             if comments:
@@ -351,8 +389,10 @@ class RehearsalSpec(Frozen):
     policy_source: str | None = None  # SHA-256 of the file that holds a user's own policy
     method: str | None = None  # with its options, in one form; not set: replay
     method_source: str | None = None  # SHA-256 of the file that holds a user's own
-    retention: float | None  # exactly one of these two is set
+    retention: float | None  # exactly one of these three is set
     memory: int | None = None
+    memory_bytes: int | None = None
+    quota: Literal["neyman"] | None = None  # not set: balanced
     retained_of: Literal["all"] | None = None  # not set: of the images that are used
     probe_every: int
     all_layers_every: int | None = None
@@ -380,8 +420,7 @@ class StepSpec(Frozen):
     def is_probed(self, epoch: int) -> bool:
         """Whether a probe follows this epoch, which counts from 1 (0: before the first): every so many, and always the last."""
         if self.rehearsal is not None and self.rehearsal.probes is not None:
-            gaps, epochs = self.rehearsal.probes - 1, self.training.epochs
-            return any(epoch == (2 * i * epochs + gaps) // (2 * gaps) for i in range(gaps + 1))  # the nearest epochs
+            return is_spread(epoch, self.rehearsal.probes, self.training.epochs)
         return self._is_due(epoch, self.rehearsal.probe_every if self.rehearsal else 0)
 
     @property
@@ -396,6 +435,16 @@ class StepSpec(Frozen):
 
     def _is_due(self, epoch: int, every: int) -> bool:
         return every > 0 and (epoch % every == 0 or epoch == self.training.epochs)
+
+
+def is_spread(epoch: int, probes: int, epochs: int) -> bool:
+    """Whether one of so many probes, spread evenly from before training to its end, follows this epoch (0: before the first).
+
+    >>> [epoch for epoch in range(21) if is_spread(epoch, probes=6, epochs=20)]
+    [0, 4, 8, 12, 16, 20]
+    """
+    gaps = probes - 1
+    return any(epoch == (2 * i * epochs + gaps) // (2 * gaps) for i in range(gaps + 1))  # the nearest epochs
 
 
 def as_released(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -418,8 +467,13 @@ def as_released(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _implied(options: Mapping[str, Any]) -> dict[str, Any]:
-    """A forecast starts from keepsakes."""
-    return {"keepsake": "variance"} if options.get("forecast") is True and options.get("keepsake", "none") == "none" else {}
+    """Evening from keepsakes starts from a forecast, and that from keepsakes."""
+    calibration, found = options.get("calibration"), dict[str, Any]()
+    if isinstance(calibration, str) and needs_forecast(calibration):
+        found["forecast"] = True
+    if {**options, **found}.get("forecast") is True and options.get("keepsake", "none") == "none":
+        found["keepsake"] = "variance"
+    return found
 
 
 def step_specs(
@@ -457,9 +511,7 @@ def step_specs(
                 policy=run.policy,
                 policy_source=sources.get(run.policy),
                 **method,
-                retention=run.retention if run.memory is None else None,
-                memory=run.memory,
-                retained_of="all" if run.retained_of == "all" and run.validation and run.memory is None else None,
+                **_how_much_is_kept(run),
                 probe_every=run.probe_every,
                 all_layers_every=run.all_layers_every or None,
                 every_iteration=run.every_iteration or None,
@@ -484,6 +536,17 @@ def step_specs(
     return specs
 
 
+def _how_much_is_kept(run: RunSpec) -> dict[str, Any]:
+    """Of past classes, as a step's rehearsal says it."""
+    return {
+        "retention": run.retention if run.keeps_a_share else None,
+        "memory": run.memory,
+        "memory_bytes": run.memory_bytes,
+        "quota": None if run.quota == "balanced" else run.quota,
+        "retained_of": "all" if run.retained_of == "all" and run.validation and run.keeps_a_share else None,
+    }
+
+
 # Equal ones are one object: a plan of a hundred thousand steps has a few of them.
 _training, _rehearsal = lru_cache(maxsize=1000)(TrainingSpec), lru_cache(maxsize=1000)(RehearsalSpec)
 
@@ -498,49 +561,6 @@ def canonical_id(parent: str | None, spec: Mapping[str, Any], data_digest: str) 
     content = {"parent": parent, "spec": spec, "data": data_digest}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
-
-
-def named_method(text: str) -> tuple[str, dict[str, float]]:
-    """Name and options of a method as it is given; those of ours are all there.
-
-    >>> named_method("distillation(weight=0.5)")
-    ('distillation', {'weight': 0.5, 'temperature': 2.0})
-    """
-    form = _METHOD.fullmatch(text.strip())
-    name = form["name"] if form else text
-    if form is None or (name not in METHODS and not NAMED_CODE.fullmatch(name)):
-        raise SpecError(f"method = {text!r} is not known.{nearest(name, list(METHODS))}")
-    options = dict(METHODS.get(name, {}))
-    for part in filter(None, map(str.strip, (form["options"] or "").split(","))):
-        option, _, value = map(str.strip, part.partition("="))
-        if name in METHODS and option not in METHODS[name]:
-            known = nearest(option, list(METHODS[name])) if METHODS[name] else f" {name} has no options."
-            raise SpecError(f"method = {text!r}: there is no option {option!r} of {name}.{known}")
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number) or not option.isidentifier():
-            raise SpecError(f"method = {text!r}: {part!r} is not of the form option=number. Write for example weight=0.5.")
-        if name in METHODS and (number < 0 or (option == "temperature" and number == 0)):
-            raise SpecError(f"method = {text!r}: {part} is not valid: it should be positive.")
-        options[option] = number
-    return name, options
-
-
-def canonical_method(text: str) -> str | None:
-    """The one form of a method by which steps know it: options in the order of their names, without those that are as they
-    are if not given; None for replay.
-
-    >>> canonical_method("distillation(weight=1, temperature=4)"), canonical_method("replay")
-    ('distillation(temperature=4.0)', None)
-    """
-    name, options = named_method(text)
-    usual = METHODS.get(name, {})
-    changed = ", ".join(f"{option}={value!r}" for option, value in sorted(options.items()) if usual.get(option) != value)
-    if name == "replay":
-        return None
-    return f"{name}({changed})" if changed else name
 
 
 def _whole_rehearsal(alpha: float, batch: int) -> str:

@@ -52,7 +52,11 @@ def test_a_notebook_shows_the_classes_escaped(experiment: Experiment) -> None:
     assert "<table" in html
     assert "FG-R" in html
     experiment.classes.loc[:, "class_name"] = "<script>alert(1)</script>"
-    assert "<script>" not in experiment._repr_html_()
+    experiment.classes.loc[:, "forgetting"] = -0.25
+    experiment.classes.loc[:, "sic"] = float("nan")
+    html = experiment._repr_html_()
+    assert "<script>" not in html
+    assert ("<td>−0.250</td>" in html, "<td>–</td>" in html, "NaN" in html) == (True, True, False)
 
 
 def test_seeds_of_one_setting_are_averaged_and_shared_steps_count_once(tiny_store: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forgetscope.benchmark.arms import arm_text, chains_by_arm, parse_arm
+from forgetscope.benchmark.arms import arm_text, chains_by_arm, changed, parse_arm
 from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import run_plan
 from forgetscope.benchmark.recipes import recorded_plan
@@ -31,9 +31,9 @@ def test_arms_share_first_steps_where_these_can_be_common() -> None:
     chains = chains_by_arm(comparison_plan(Comparison(RUN, arms=ARMS, pairs=2)))
     assert list(chains) == ["plain", "again", "herding", "fixed", "held"]
     for number in range(2):
-        first = {name: of[number][0] for name, of in chains.items()}
+        first = {name: of[number].steps[0] for name, of in chains.items()}
         assert first["again"] == first["herding"] == first["fixed"] == first["plain"] != first["held"]
-        assert len({of[number][1] for of in chains.values()}) == 5
+        assert len({of[number].steps[1] for of in chains.values()}) == 5
 
 
 def test_the_baseline_is_what_a_single_run_does_and_again_is_it_with_other_draws() -> None:
@@ -43,8 +43,16 @@ def test_the_baseline_is_what_a_single_run_does_and_again_is_it_with_other_draws
     assert list(chains)[:2] == ["fixed", "again"]
     for number in range(2):
         options = {"image_size": 8, "memory": 200, "sequence_seed": 5 + number, "seed": number}
-        assert run_plan(RunSpec(**options)).chains[0].steps == chains["fixed"][number]
-        assert run_plan(RunSpec(**options, draws=1)).chains[0].steps == chains["again"][number]
+        assert run_plan(RunSpec(**options)).chains[0].steps == chains["fixed"][number].steps
+        assert run_plan(RunSpec(**options, draws=1)).chains[0].steps == chains["again"][number].steps
+
+
+@pytest.mark.parametrize("given", [{"memory": 200}, {"memory_bytes": 60_000}, {"retention": 0.2}])
+def test_what_says_how_much_is_kept_replaces_whatever_the_run_says(given: dict[str, object]) -> None:
+    for run in (RUN, RunSpec(memory=100), RunSpec(memory_bytes=10**6)):
+        arm = changed(run, given)
+        assert {name: getattr(arm, name) for name in given} == given
+        assert sum(getattr(arm, name) is not None for name in ("memory", "memory_bytes")) == ("retention" not in given)
 
 
 def test_without_again_there_are_the_arms_alone() -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import forgetscope
 from conftest import TINY
 from forgetscope.benchmark.costs import Rates, estimate, longest_ahead, makespan, step_bytes, step_seconds
-from forgetscope.benchmark.plans import Job, benchmark_plan, chain_of, descendants, empty_plan
+from forgetscope.benchmark.plans import Job, benchmark_plan, chain_of, descendants, empty_plan, run_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.app import app
 from forgetscope.data.library import data_facts, load_data
@@ -141,6 +141,36 @@ def test_costs_of_methods_by_hand(method: str, images: int) -> None:
     logits = 160 * 10 * 4 if method == "dark-logits" else 0
     disk = [estimate(plan, [job.id], RATES, jobs=1).disk for plan, job in ((with_it, more), (without, plain))]
     assert disk[0] - disk[1] == logits
+
+
+def test_costs_of_quotas_by_hand() -> None:
+    """Features and predictions of what the parent learned."""
+    options = {"experiments": 1, "increments": [0.1], "retentions": [0.08], "steps": 2}
+    plans = [benchmark_plan(BenchmarkSpec.load("glyphs", {**options, "quota": quota})) for quota in ("balanced", "neyman")]
+    balanced, neyman = (step_seconds(list(plan.jobs.values())[1], plan, RATES) for plan in plans)
+    assert neyman - balanced == 2 * 2000 * 0.25
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "given", "images"),
+    [
+        (150_000, {}, 0),  # replay looks at none
+        (150_000, {"method": "dark-logits"}, 150_000 / (192 + 4 * 10)),
+        (150_000, {"method": "dark-logits", "keepsake": "variance"}, (150_000 - 10 * 512) / (192 + 4 * 10)),
+        (150_000, {"method": "distillation", "forecast": True}, 2000 + (150_000 - 10 * 1024) / 192),
+        (10**9, {"method": "dark-logits"}, 2000),
+    ],
+)
+def test_costs_of_a_budget_in_bytes_by_hand(memory_bytes: int, given: dict[str, object], images: float) -> None:
+    """As many images as there is room for, each with its logits of ten classes, beside two numbers for each of 64 features."""
+    sequence = [list(range(10)), list(range(10, 20))]
+    with_it, without = (
+        run_plan(RunSpec(image_size=8, sequence=sequence, memory_bytes=memory_bytes, **options))
+        for options in (given, {**given, "method": "replay"})
+    )
+    (_, more), (_, plain) = (list(plan.jobs.values()) for plan in (with_it, without))
+    looked_at = (step_seconds(more, with_it, RATES) - step_seconds(plain, without, RATES)) / 0.25
+    assert looked_at == pytest.approx(images)
 
 
 def test_costs_of_what_is_measured_beside_the_probes_by_hand() -> None:

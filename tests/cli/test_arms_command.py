@@ -130,4 +130,4 @@ def test_arms_from_nothing(tmp_path: Path) -> None:
     plan = comparison_plan(
         Comparison(RunSpec.from_toml(tmp_path / "mine.toml"), ["uniform", "herding"], pairs=2, again=True, name="mine-compare")
     )
-    assert {id for of in chains_by_arm(plan).values() for ids in of for id in ids} == Store(tmp_path / "store").ids()
+    assert {id for of in chains_by_arm(plan).values() for chain in of for id in chain.steps} == Store(tmp_path / "store").ids()

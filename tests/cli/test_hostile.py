@@ -17,7 +17,7 @@ from forgetscope.characters import visible
 from forgetscope.cli.app import app
 from forgetscope.data.acquisition import add_arrays
 from forgetscope.progress import watch
-from forgetscope.report.terminal.tables import make_table, titled
+from forgetscope.report.terminal.columns import make_table, titled
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 

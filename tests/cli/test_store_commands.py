@@ -201,6 +201,12 @@ def test_a_damaged_file_names_the_steps_that_stay_out(store: Store, chain: list[
     assert not (tmp_path / "third").exists()
 
 
+@pytest.mark.parametrize("length", [300, 5000])
+def test_a_question_may_be_longer_than_a_path(store: Store, length: int) -> None:
+    text = f"SELECT count(*) AS n FROM steps WHERE '{'x' * length}' <> ''"
+    assert json.loads(output("sql", text, store.path, "--json")) == [{"n": 3}]
+
+
 def test_sql_as_a_table_and_as_json(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT step, count(*) AS n, max(forgetting) AS worst, NULL AS nothing FROM classes GROUP BY step ORDER BY step"
     table = output("sql", text, store.path)

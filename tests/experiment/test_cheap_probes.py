@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from test_stopping import StopsAtLook
 
 from conftest import TINY, run_experiment
+from forgetscope.analysis.experiments import open_experiment
 from forgetscope.benchmark.costs import Rates, step_seconds
 from forgetscope.benchmark.plans import run_plan
 from forgetscope.data.library import data_facts
@@ -24,6 +26,7 @@ from forgetscope.measuring.measurement import measure
 from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.measuring.subsampled.drawing import subsampled
 from forgetscope.measuring.sums import Sums
+from forgetscope.report.terminal.experiments import experiment_view
 from forgetscope.spec import AugmentationSpec, RunSpec, StepSpec, step_specs
 from forgetscope.store import Store, StoredStep
 
@@ -90,6 +93,7 @@ def test_options_that_do_not_go_together_are_refused_with_their_value(options: d
         ({}, 21, 60),
         ({"retention": 0.4}, 21, 100),
         ({"memory": 400}, 21, 100),
+        ({"memory_bytes": 10**6}, 21, 100),
         ({"epochs": 5}, 6, 100),
         ({"epochs": 100}, 101, 40),
         ({"epochs": 170}, 101, 30),
@@ -138,6 +142,12 @@ def test_some_images_leave_estimates_with_errors_and_everything_else_as_it_was(t
     assert verify_store(Store(tmp_path / "some")).damage == []
     (answer,) = rows(query(Store(tmp_path / "some"), "SELECT count(sic_se) AS n FROM classes"))
     assert answer == {"n": len(TWO["sequence"][0])}
+    shown = []
+    for step, path in ((exact, "exact"), (some, "some")):
+        with (console := Console(width=200)).capture() as printed:
+            console.print(experiment_view(open_experiment(tmp_path / path, step.id)))
+        shown.append("estimated from some images of each class" in printed.get())
+    assert shown == [False, True]
 
 
 def test_as_many_images_as_there_are_give_the_exact_coefficients(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from forgetscope.errors import SpecError, StoreError
 from forgetscope.spec import RunSpec
 
 MEMORY = "memory = 3 images cannot hold one of each of the 4 past classes of step 3. Use at least 4. Nothing was started."
+BYTES = "memory_bytes = 767 is too little for 4 past classes of step 3: one image of each, and what is kept besides, is 768"
 BOUNDARY = "policy = 'boundary' needs two classes to have a boundary between, and the first step has one."
 
 
@@ -27,6 +28,11 @@ def invoke(*arguments: object) -> Result:
     [
         ({"memory": 3}, MEMORY),
         ({"memory": 1}, "memory = 1 image cannot hold one of each of the 4 past classes of step 3. Use at least 4."),
+        ({"memory_bytes": 767}, "memory_bytes = 767 is too little for 4 past classes of step 3: one image of each"),
+        ({"memory_bytes": 767, "keepsake": "variance"}, "is 768 bytes. Use at least 768. Keepsakes come on top."),
+        ({"memory_bytes": 800, "keepsake": "variance"}, "is 2816 bytes. Use at least 2816. Nothing was started."),
+        ({"memory_bytes": 800, "forecast": True}, "is 4864 bytes. Use at least 4864. Nothing was started."),
+        ({"memory_bytes": 768, "method": "dark-logits"}, "is 816 bytes. Use at least 816."),
         ({"policy": "boundary", "sequence": ((0,), (1,))}, BOUNDARY),
         (
             {"network": "resnet18", "sampling": "reshuffled-short", "first_batch": 57},
@@ -62,6 +68,8 @@ def test_a_precision_that_the_device_cannot_is_said_for_whichever_step_asks_for_
     [
         (("compare", "run.toml", "--set", "memory=3"), MEMORY),
         (("variants", "run.toml", "--vary", "memory=3"), MEMORY),
+        (("variants", "run.toml", "--vary", "memory_bytes=767"), BYTES),
+        (("compare", "run.toml", "--arm", "plain:", "--arm", "small: memory_bytes=767"), BYTES),
         (("variants", "run.toml", "--vary", "policy=boundary", "--set", "sequence=[[0],[1]]"), BOUNDARY),
         (("bench", "run", "space.toml"), BOUNDARY),
         (("controlled", "space.toml", "--runs", "2"), BOUNDARY),

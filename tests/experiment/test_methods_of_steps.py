@@ -12,10 +12,11 @@ from test_stopping import StopsAtLook, assert_same_bytes
 
 import forgetscope as fs
 from conftest import TINY, run_experiment
+from forgetscope.choices import METHODS
 from forgetscope.errors import DamagedStep, Interrupted, OwnCodeFailed, SpecError
 from forgetscope.experiment.preparation import Prepared, prepare
 from forgetscope.experiment.settings import choose_settings
-from forgetscope.spec import METHODS, RunSpec
+from forgetscope.spec import RunSpec
 from forgetscope.store import STATE, Store, StoredStep
 from strangers import put
 

@@ -99,6 +99,30 @@ def test_a_class_that_was_never_recognised_cannot_be_forgotten() -> None:
     assert np.isnan(found.forgetting).tolist() == [False, False, True, False]
 
 
+def test_no_class_is_recognised_more_often_than_always() -> None:
+    """Where p_then was tiny, the formula's A is far above 1."""
+    world = World(4)
+    found = world.forecaster(world.known(probability=1e-9)).forecast(world.now, world.head_now)
+    np.testing.assert_allclose(found.accuracy, 1.0)
+    np.testing.assert_allclose(found.forgetting, 1 - 1 / 0.8)
+    assert (found.low == found.forgetting).all()
+    assert (found.high >= found.forgetting).all()
+
+
+@pytest.mark.parametrize(("right", "is_known"), [(4, False), (5, True)])
+def test_a_class_that_was_recognised_on_few_images_is_unknown(right: int, is_known: bool) -> None:
+    world, known = World(4), World(4).known()
+    assert known[2] is not None
+    rare = replace(known[2], accuracy=right / 200, images=200)
+    found = world.forecaster({**known, 2: rare}).forecast(world.now, world.head_now)
+    assert np.isfinite(found.forgetting).tolist() == [True, True, is_known, True]
+    assert (rare.unpredictable is None) == is_known
+    if not is_known:
+        assert rare.unpredictable == (
+            "left out, 4 of its 200 training images were recognised when it was learned: of fewer than 5 there is no forecast"
+        )
+
+
 def test_two_steps_carry_features_and_errors_on() -> None:
     world = World(5, move=0.2)
     first = world.forecaster()
@@ -216,7 +240,7 @@ def test_many_classes_are_left_out_in_ten_parts_of_each_kind() -> None:
 def test_features_that_are_all_zero_are_no_error() -> None:
     nodes = np.arange(8) % 4
     zeros = np.zeros((8, 3))
-    known: dict[int, KnownClass | None] = {node: KnownClass(np.zeros(3), np.zeros(3), "variance", 2, 1.0) for node in (0, 1)}
+    known: dict[int, KnownClass | None] = {node: KnownClass(np.zeros(3), np.zeros(3), "variance", 20, 1.0) for node in (0, 1)}
     head = (np.ones((4, 3)), np.zeros(4))
-    found = Forecaster(known, zeros, nodes, nodes > 1, {0: 1, 1: 1}, head, np.random.default_rng).forecast(zeros, head)
+    found = Forecaster(known, zeros, nodes, nodes > 1, {0: 10, 1: 10}, head, np.random.default_rng).forecast(zeros, head)
     np.testing.assert_allclose(found.forgetting, [0.5 * (1 - 0.25), 0.5 * (1 - 0.25)], atol=1e-12)

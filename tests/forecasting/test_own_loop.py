@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.nn import functional as F
 import forgetscope as fs
 from forgetscope.errors import InputError
 from forgetscope.forecasting.accuracy import leave_one_out
-from forgetscope.forecasting.choice import Chosen, fingerprints
+from forgetscope.forecasting.choice import Chosen, marks
 from forgetscope.forecasting.features import featured
 from forgetscope.measuring.quantities import FORECAST
 from measuring.test_heads import Cosine, made
@@ -130,7 +131,8 @@ def test_resumed_from_its_state_it_predicts_the_same(learned: tuple[nn.Module, f
     forecast = fs.Forecast(net, kept, **data)
     train(net, *data.values())
     other = fs.Forecast(net, kept, **data)  # made too late: nothing seems to have moved
-    assert not np.allclose(other.measure(net)["forecast"], forecast.measure(net)["forecast"])
+    with pytest.raises(InputError, match=r"The network is not the one that the keepsakes are of.* Where a step goes on"):
+        other.measure(net)
     other.load_state_dict(forecast.state_dict())
     assert_allclose(other.measure(net)[list(FORECAST)], forecast.measure(net)[list(FORECAST)], rtol=1e-12)
     with pytest.raises(InputError, match=r"The state is of 36 images, and these 24 are others"):
@@ -139,6 +141,15 @@ def test_resumed_from_its_state_it_predicts_the_same(learned: tuple[nn.Module, f
         other.load_state_dict({"before": torch.zeros(3)})
     with pytest.raises(InputError, match=r"weight of the state has the shape \(3, 2\), expected \(3, 8\)"):
         other.load_state_dict({**forecast.state_dict(), "weight": torch.zeros(3, 2)})
+    state = forecast.state_dict()
+    for changed, message in (
+        ({"before": state["before"] * torch.nan}, "before of the state is not finite"),
+        ({"before": state["before"].long()}, "before of the state is of torch.int64"),
+        ({"prints": state["prints"].double()}, "prints of the state is of torch.float64"),
+        ({"weight": state["weight"][:2], "bias": state["bias"][:2]}, "of a head with 2 past classes, and there are 3 here"),
+    ):
+        with pytest.raises(InputError, match=message):
+            other.load_state_dict({**state, **changed})
 
 
 def test_prepare_makes_of_pixels_what_the_network_eats(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
@@ -187,12 +198,103 @@ def test_what_is_no_forecast_is_refused_with_its_value(learned: tuple[nn.Module,
         fs.keepsakes(net, *new, kind="mean")  # type: ignore[arg-type]
 
 
+def test_another_network_of_the_same_width_is_recognised(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    torch.manual_seed(9)
+    other = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5))
+    train(other, images(0, 1, 2))
+    forecast = fs.Forecast(
+        other, fs.Keepsakes.from_state_dict(kept.state_dict()), memory=few(images(0, 1, 2)), new=images(3, 4)
+    )
+    for asked in (forecast.measure, forecast.keepsakes, lambda _: forecast.state_dict()):
+        with pytest.raises(InputError, match="The network is not the one that the keepsakes are of: it makes other features"):
+            asked(other)
+    with pytest.raises(InputError, match="These keepsakes are of different networks"):
+        _ = kept | fs.keepsakes(other, *images(3, 4))
+    assert (kept | fs.keepsakes(net, *images(3, 4))).mark is not None
+    half = copy.deepcopy(net).bfloat16()
+    pair = images(3, 4)
+    assert np.isfinite(fs.Forecast(half, kept, new=(pair[0].bfloat16(), pair[1])).measure(half)["forecast"]).all()
+    old = {name: part for name, part in kept.state_dict().items() if not name.startswith("mark")}
+    assert np.isfinite(fs.Forecast(other, old, new=pair).measure(other)["forecast"]).all()  # nothing tells
+    for changed in ({"mark": torch.zeros(3)}, {"mark_shape": torch.tensor([2**40])}):
+        with pytest.raises(InputError, match="mark"):
+            fs.Keepsakes.from_state_dict({**kept.state_dict(), **changed})
+
+
+def test_measuring_another_architecture_is_refused(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    forecast = fs.Forecast(net, kept, memory=few(images(0, 1, 2)), new=images(3, 4))
+    narrow = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 5))
+    with pytest.raises(InputError, match=r"Sequential is not built as the network .*: it gives 4 features, and that one 8"):
+        forecast.measure(narrow)
+    deep = nn.Sequential(nn.Linear(6, 7), nn.ReLU(), nn.Linear(7, 8), nn.ReLU(), nn.Linear(8, 5))
+    with pytest.raises(InputError, match="Sequential is not built as the network that the step began with: other parameters"):
+        forecast.measure(deep)
+
+
+def test_why_there_is_no_forecast_is_told(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    some = fs.Keepsakes({0: kept[0], 1: replace(kept[1], accuracy=2 / 12)}, kept.mark)
+    forecast = fs.Forecast(net, some, memory=few(images(0, 1, 2)), new=images(3, 4))
+    found = forecast.measure(net)
+    assert np.isfinite(found["forecast"]).tolist() == [True, False, False]
+    rare = "left out, 2 of its 12 training images were recognised when it was learned: of fewer than 5 there is no forecast"
+    assert found["missing"].tolist() == [None, rare, "there is no keepsake of it"]
+    assert repr(forecast).endswith(f"2 new classes, 24 images. No forecast of class 1: {rare}.)")
+
+
+def test_a_head_that_cannot_be_told_is_to_be_named_where_it_was_not() -> None:
+    class Functional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 5)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return F.linear(F.normalize(self.body(inputs)), F.normalize(self.head.weight))
+
+    with pytest.raises(InputError, match=r"several heads .*: fs\.keepsakes\(network, images, labels, head=\.\.\.\)"):
+        fs.keepsakes(Functional(), *images(3, 4))
+
+
+def test_what_fails_later_is_told_with_its_value(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    memory, new, short = few(images(0, 1, 2)), images(3, 4), copy.deepcopy(net)
+    short[2] = nn.Linear(8, 3)  # type: ignore[operator, index]
+    with torch.no_grad():
+        short[2].weight[:], short[2].bias[:] = net[2].weight[:3], net[2].bias[:3]  # type: ignore[index, union-attr]
+    ungrown = fs.Forecast(short, kept, memory=memory, new=new)
+    with pytest.raises(InputError, match=r"Class 4 needs a head with 5 nodes; that of Sequential has 3\. .* grow the head"):
+        ungrown.measure(short)
+    assert np.isfinite(ungrown.measure(net)["forecast"]).all()
+    with pytest.raises(InputError, match="Class 6 needs a head with 7 nodes; that of Sequential has 5"):
+        fs.Forecast(net, kept, new=(new[0], new[1] + 2)).measure(net)
+    with pytest.raises(InputError, match="Class 12 needs a head with 13 nodes; that of Sequential has 5"):
+        fs.Forecast(net, fs.Keepsakes({node + 10: one for node, one in kept.items()}), new=new)
+    for strange in ((memory[0].byte(), memory[1]), (memory[0].tolist(), memory[1].tolist())):
+        with pytest.raises(InputError, match=r"Sequential cannot be applied to a batch of .* type torch\.(uint8|float64), its"):
+            fs.Forecast(net, kept, memory=strange, new=new)
+    with pytest.raises(InputError, match="names = 5 is no mapping or list"):
+        fs.Forecast(net, kept, new=new, names=5)  # type: ignore[arg-type]
+
+
 def test_states_of_keepsakes_are_checked(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
     state = learned[1].state_dict()
     for changed, message in (
         ({"mean": torch.zeros(3, 7)}, r"variance has the shape \(3, 8\), expected \(3, 7\)"),
         ({"accuracy": torch.tensor([0.5, 2.0, 0.5])}, "No keepsake of class 1: of 12 images, accuracy 2.0"),
-        ({"mean": torch.full((3, 8), torch.nan)}, "mean has the shape .* of finite numbers"),
+        ({"mean": torch.full((3, 8), torch.nan)}, "mean of class 0 is not finite"),
+        ({"accuracy": torch.tensor([0.5, torch.nan, 0.5])}, "accuracy of class 1 is not finite"),
+        ({"accuracy": torch.tensor([0.5, 1e-12, 0.5])}, "No keepsake of class 1: of 12 images, accuracy 9.9"),
+        ({"nodes": torch.tensor([0, 1, 1])}, r"nodes are \[0, 1, 1\]: 1 is no head node, or there twice"),
+        ({"nodes": torch.tensor([-1, 1, 2])}, "-1 is no head node"),
+        ({"nodes": torch.tensor([0, 1, 2.5])}, "nodes are of torch.float32, expected whole numbers"),
+        ({"images": torch.tensor([12.7, 12, 12])}, "images are of torch.float32, expected whole numbers"),
+        ({"mean": torch.ones(3, 8, dtype=torch.long)}, "mean are of torch.int64, expected real numbers"),
+        ({"error": torch.tensor([0.0, -1.0, 0.0])}, "No keepsake of class 1: its error is -1.0"),
+        ({"error": torch.tensor([0.0, 0.0, torch.inf])}, "No keepsake of class 2: its error is inf"),
+        ({"probability": torch.tensor([0.5, 0.0, 0.5])}, "No keepsake of class 1: .* probability 0.0"),
+        ({"mean": state["mean"].double() + 1e39}, "No keepsake of class 0: features of 1e.39 have no finite variance"),
         ({"other": torch.zeros(1)}, "are not the names of a state_dict of Keepsakes"),
         ({"variance": -state["variance"] - 1}, "No keepsake of class 0: its variance is -"),
     ):
@@ -211,20 +313,51 @@ def test_a_choice_is_the_same_in_any_order_and_fits_in_its_room() -> None:
         chosen, at = Chosen(5), list(order)
         for start in range(0, 200, 7):
             part = at[start : start + 7]
-            chosen.add_each([groups[i] for i in part], fingerprints(rows[part]), rows[part])
+            chosen.add_each([groups[i] for i in part], marks(rows[part]), rows[part])
         found.append(chosen)
-    for group, (prints, held) in found[0].held.items():
-        assert torch.equal(prints, found[1].held[group][0])
+    for group, (marked, held) in found[0].held.items():
+        assert torch.equal(marked[:, 1], found[1].held[group][0][:, 1])
         assert torch.equal(held, found[1].held[group][1])
         own = torch.tensor([other == group for other in groups])
-        assert torch.equal(prints, fingerprints(rows[own]).sort().values[:5])
+        expected = marks(rows[own])
+        assert torch.equal(marked[:, 1], expected[expected[:, 0].argsort()][:5, 1])
         assert found[0].counts[group] == int(own.sum())
     small = Chosen(50, room=6 * 3 * 16)  # three rows of 16 bytes of each of six groups
-    small.add_each(groups, fingerprints(rows), rows)
+    small.add_each(groups, marks(rows), rows)
     assert {len(prints) for prints, _ in small.held.values()} == {3}
     tiny = Chosen(50, room=1)
-    tiny.add_each(groups, fingerprints(rows), rows)
+    tiny.add_each(groups, marks(rows), rows)
     assert {len(prints) for prints, _ in tiny.held.values()} == {1}
+
+
+def test_images_that_are_there_again_change_nothing(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    moved, memory, new = copy.deepcopy(net), few(images(0, 1, 2)), images(3, 4)
+    train(moved, memory, new)
+    once = fs.Forecast(net, kept, memory=memory, new=new)
+
+    def again(pair: Pair) -> Pair:
+        return pair[0].repeat(5, 1), pair[1].repeat(5)
+
+    often = fs.Forecast(net, kept, memory=again(memory), new=again(new))
+    assert_allclose(often.measure(moved)[list(FORECAST)], once.measure(moved)[list(FORECAST)], rtol=1e-9)
+    assert "12 images in memory" in repr(often)
+    for one, other in zip(fs.keepsakes(net, *again(images(0, 1, 2))).values(), kept.values(), strict=True):
+        assert (one.images, one.accuracy) == (other.images, other.accuracy)
+        assert_allclose(one.mean, other.mean, rtol=1e-6)
+
+
+def test_the_choice_is_the_same_for_images_of_another_float_type() -> None:
+    rows = torch.rand(2000, 48, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
+    found = []
+    for given in (rows, rows.double(), rows + 1e-6):
+        chosen = Chosen(50)
+        chosen.add((True, 0), marks(given), torch.arange(2000)[:, None])
+        found.append({*chosen.held[True, 0][1][:, 0].tolist()})
+    assert found[0] == found[1]
+    assert len(found[0] & found[2]) >= 49
+    spread = torch.tensor(sorted(found[0])).double()
+    assert abs(spread.mean() - 1000) < 4 * 577 / 50**0.5  # from all over
 
 
 def test_features_of_a_head_without_bias() -> None:

@@ -44,10 +44,11 @@ def test_steps_are_their_records(store: Store) -> None:
         assert row["seconds"] == info["timings"]["seconds"]
         assert (row["device"], row["threads"], row["dataset"], row["network"]) == ("cpu", 1, "glyphs", "resnet8")
         assert row["status"] == info["status"]
-    assert [(row["policy"], row["retention"], row["alpha"], row["memory"]) for row in found] == [
-        (None, None, None, None),
-        ("uniform", 0.08, 0.5, None),
-        ("uniform", 0.08, 0.5, None),
+    kept = ("policy", "retention", "alpha", "memory", "memory_bytes", "quota")
+    assert [tuple(row[name] for name in kept) for row in found] == [
+        (None, None, None, None, None, None),
+        ("uniform", 0.08, 0.5, None, None, "balanced"),
+        ("uniform", 0.08, 0.5, None, None, "balanced"),
     ]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from forgetscope.choices import METHODS
 from forgetscope.errors import SpecError
 from forgetscope.learning.methods import (
     CLASSES,
@@ -24,7 +25,6 @@ from forgetscope.learning.methods import (
     logit_distance,
     make_method,
 )
-from forgetscope.spec import METHODS
 from forgetscope.testing import check_method, make_batch
 
 NAMES = [*METHODS, "distillation(weight=0.3, temperature=5)", "dark-logits(weight=2)", "logit-adjusted(strength=0.5)"]

@@ -7,7 +7,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from test_coefficients import literal_interference
 from test_probe import NEW, PAST, Plain, images_of, make_probe
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,6 +14,7 @@ from torch.nn import functional as F
 from forgetscope.learning.networks import build_network
 from forgetscope.measuring.all_layers import Parameters, gradient_sum
 from forgetscope.measuring.probe import Probe
+from rehearsed import literal_interference
 
 ALPHA = 0.4
 

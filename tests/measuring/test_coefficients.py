@@ -9,30 +9,9 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
-from numpy.typing import NDArray
 
 from forgetscope.measuring.coefficients import coefficients, new_interference, past_interference, released_nic
-from rehearsed import from_rehearsal
-
-Array = NDArray[np.float64]
-
-
-def literal_interference(v: Array, gradient: Array) -> float:
-    """Interf_c^(S)(v) = - <v, grad> / ||grad||."""
-    return float(-np.dot(v, gradient) / np.sqrt(np.sum(gradient**2)))
-
-
-def literal_coefficients(full: Array, rehearsal: Array, new: Array, alpha: float, p: Array) -> dict[str, list[float]]:
-    past = len(full)
-    bias = [rehearsal[y].ravel() - full[y].ravel() for y in range(past)]
-    result: dict[str, list[float]] = {"sic": [], "cic": [], "nic": [], "all_nic": []}
-    for c in range(past):
-        own = full[c].ravel()
-        result["sic"].append(alpha * p[c] * literal_interference(bias[c], own))
-        result["cic"].append(sum(alpha * p[y] * literal_interference(bias[y], own) for y in range(past) if y != c))
-        result["nic"].append((1 - alpha) * literal_interference(new[c], full[c][c]))  # row c: its weights and its bias
-        result["all_nic"].append((1 - alpha) * literal_interference(new.ravel(), own))
-    return result
+from rehearsed import from_rehearsal, literal_coefficients, literal_interference
 
 
 def random_case(seed: int, past: int, new: int, d: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -64,7 +64,7 @@ def as_loader(images: Tensor, labels: Tensor, batch: int) -> DataLoader[tuple[Te
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_coefficients_are_those_of_run(tmp_path: Path, dtype: torch.dtype, tolerance: float) -> None:
     """In float64 the run's own function measures beside it, on a network and images of that type."""
-    monitor, watched, double = fs.Monitor(tmp_path / "watched", "same", strict=True), None, Sums()
+    monitor, watched, double = fs.Monitor(tmp_path / "watched", "same", probe_images=None, strict=True), None, Sums()
     for network, step, ran in trained(tmp_path / "run"):
         if watched is None:
             parts = [(step.normalise(part.images).to(dtype), part.nodes) for part in (step.full_past(), step.new_set)]

@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import forgetscope as fs
 from forgetscope.errors import DamagedStep, InputError, SpecError
 from forgetscope.forecasting.accuracy import leave_one_out
-from forgetscope.forecasting.choice import fingerprints
-from forgetscope.forecasting.forecaster import Forecaster, KnownClass
+from forgetscope.forecasting.choice import marks
+from forgetscope.forecasting.forecaster import FEWEST, Forecaster, KnownClass
 from forgetscope.housekeeping.exporting import export_steps
 from forgetscope.housekeeping.importing import import_steps
 from forgetscope.housekeeping.sql import query
@@ -122,7 +122,7 @@ def test_forecast_is_that_of_the_arrays(tmp_path: Path) -> None:
     kept, held, new = monitor.steps[0].keepsakes(), memory(1), images(STEPS[1])
     inputs, labels = (torch.cat(part) for part in zip(held, new, strict=True))
     is_new = torch.arange(len(labels)) >= len(held[1])
-    order = torch.from_numpy(np.lexsort((fingerprints(inputs).numpy(), labels.numpy(), is_new.numpy())))
+    order = torch.from_numpy(np.lexsort((marks(inputs)[:, 0].numpy(), labels.numpy(), is_new.numpy())))
     inputs, labels, is_new = inputs[order], labels[order], is_new[order]
 
     def seen(nodes: int) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
@@ -336,7 +336,7 @@ def test_labels_that_are_no_nodes_and_a_class_of_one_image(tmp_path: Path) -> No
     kept = monitor.steps[0].keepsakes()
     assert kept[20].images == 1
     assert (kept[20].spread == 0).all()
-    known = [one.accuracy > 0 for one in kept.values()]
+    known = [one.accuracy * one.images > FEWEST - 0.5 for one in kept.values()]
     assert np.isfinite(step.forecast["forecast"]).tolist() == known
     monitor.steps[-1].verify()
 
@@ -363,6 +363,24 @@ def test_another_network_is_refused_and_the_step_goes_on(tmp_path: Path) -> None
         step.epoch_ended()
     assert "No forecast: The keepsake of class 0 is of 8 features, and the network has 3" in repr(step)
     assert monitor.steps[-1].incomplete is None
+
+
+def test_another_network_of_the_same_width_is_recognised(tmp_path: Path) -> None:
+    done(tmp_path, 1)
+    torch.manual_seed(5)
+    other, monitor = Net().double(), fs.Monitor(tmp_path, "own", strict=True)
+    train(other, images(STEPS[0]))
+    assert monitor.steps[0].mark is not None
+    with monitor.step(other, memory=memory(1), new=images(STEPS[1]), alpha=0.5) as step:
+        train(other, memory(1), images(STEPS[1]))
+        step.epoch_ended()
+    assert "No forecast: The network is not the one that the keepsakes are of: it makes other features" in repr(step)
+    assert np.isnan(step.forecast["forecast"]).all()
+    assert step.forecast["missing"][0].startswith("The network is not the one that the keepsakes are of")
+    assert monitor.steps[-1].incomplete is None
+    with monitor.step(other, memory=memory(2), new=images(STEPS[2]), alpha=0.5) as third:
+        pass
+    assert np.isfinite(third.forecast["forecast"]).tolist() == [False] * 3 + [True] * 2
 
 
 def test_an_incomplete_step_loses_nothing(tmp_path: Path) -> None:
@@ -413,7 +431,7 @@ def test_the_training_cannot_tell_that_something_is_predicted(tmp_path: Path) ->
 
 
 def test_keepsakes_travel_and_are_asked_for_and_strange_ones_are_refused(tmp_path: Path) -> None:
-    done(tmp_path / "here", 2)
+    *_, (_, net) = watched(tmp_path / "here", 2)
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     export_steps([], tmp_path / "steps.tar", observed=here.observed())
     import_steps(tmp_path / "steps.tar", there)
@@ -421,7 +439,7 @@ def test_keepsakes_travel_and_are_asked_for_and_strange_ones_are_refused(tmp_pat
     assert kept["class_id"] == [0, 1, 2, 3, 4]
     assert [one is None for one in kept["probability"]] == [False] * 3 + [True] * 2
     assert len(query(there, "SELECT mean, error FROM observed_carried")) == 3
-    net, monitor = network(), fs.Monitor(there, "own", strict=True)
+    monitor = fs.Monitor(there, "own", strict=True)
     with monitor.step(net, memory=memory(2), new=images(STEPS[2]), alpha=0.5) as third:
         pass
     assert np.isfinite(third.forecast["forecast"]).all()

@@ -13,7 +13,10 @@ import pytest
 
 from forgetscope.errors import DamagedStep
 from forgetscope.housekeeping.verification import verify_store
+from forgetscope.measuring.keepsakes import Keepsake
 from forgetscope.store import Store, parquet_bytes
+from forgetscope.store.contents import keepsakes_of
+from forgetscope.store.tables import keepsakes_table
 from strangers import put
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -96,6 +99,36 @@ KEEPSAKES: dict[str, tuple[str, Callable[[pa.Table], pa.Table]]] = {
         lambda t: column(t, "covariance", np.full((len(t), 2080), -1.0).tolist()).cast(t.schema),
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "probability", "counted", "is_sound"),
+    [
+        (0.5, None, True, True),
+        (0.5, 0.3, True, True),
+        (0.0, None, True, True),
+        (0.001, None, True, False),  # of 200 images
+        (1e-12, None, True, False),
+        (1e-12, None, False, False),
+        (0.123, None, True, False),
+        (0.123, None, False, True),  # counted on some of them
+        (0.5, 0.0, True, False),
+        (0.5, 1.5, True, False),
+        (None, 0.5, True, False),
+    ],
+)
+def test_what_a_forecast_needs_is_held_against_what_it_can_be(
+    accuracy: float | None, probability: float | None, counted: bool, is_sound: bool
+) -> None:
+    numbers = np.ones(4, np.float32)
+    table = keepsakes_table({7: Keepsake(1, 200, 0.5, numbers, numbers, accuracy, probability)}, "variance", forecast=True)
+    if is_sound:
+        found = keepsakes_of(table, "variance", {7: 1}, forecast=True, counted=counted)
+        assert found[7] is not None
+        assert (found[7].accuracy, found[7].probability) == (accuracy, probability)
+    else:
+        with pytest.raises(ValueError, match=r"no keepsake of class 7: accuracy is .* of 200 images, probability"):
+            keepsakes_of(table, "variance", {7: 1}, forecast=True, counted=counted)
 
 
 @pytest.mark.parametrize("harm", KEEPSAKES)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forgetscope.spec import StepSpec
+from forgetscope.spec import BESIDE_THE_PROBES, StepSpec
 from forgetscope.store import POLICY, Setting, Store, first_step, told_apart
 from made import make_experiment
 from strangers import SECOND, golden_copy, rewrite
@@ -28,6 +28,22 @@ def test_seeds_make_no_difference_and_options_do(tmp_path: Path) -> None:
     for other in ({"classes": 3}, {"probes": 0}, {"policy": "herding"}):
         assert setting(store, **other) != usual
     assert setting(store, policy="herding").but_for(*POLICY) == usual.but_for(*POLICY)
+
+
+def test_keepsakes_make_a_difference_only_where_they_take_the_place_of_images(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    info = make_experiment(store, steps=2).steps[-1].info
+
+    def under(**options: object) -> Setting:
+        return Setting.of({**info, "spec": {**info["spec"], "rehearsal": {**info["spec"]["rehearsal"], **options}}})
+
+    besides = {"keepsake": "variance", "forecast": True}
+    assert under(**besides) == under()
+    assert under(quota="neyman") != under()
+    paid = {"retention": None, "memory_bytes": 9000}
+    assert len({under(**paid, **more).options.get("keepsake") for more in ({}, besides)}) == 2
+    assert under(**paid, **besides) != under(**paid) != under(retention=None, memory_bytes=9001)
 
 
 def test_an_own_policy_that_was_edited_is_another_one(tmp_path: Path) -> None:
@@ -52,7 +68,8 @@ def test_an_option_that_is_younger_than_the_record_is_not_set(tmp_path: Path) ->
     spec = StepSpec.model_validate(step.info["spec"])
     assert spec.rehearsal is not None
     whole = {**spec.training.model_dump(mode="json"), **spec.rehearsal.model_dump(mode="json")}
-    del whole["keepsake"], whole["forecast"]  # no number depends on them
+    for name in ("keepsake", *BESIDE_THE_PROBES):  # no number of another table depends on them
+        del whole[name]
     del whole["augmentation"]["brightness_rounded"]  # not set
     assert step.setting.options == {**whole, "classes": 2, "protocol": spec.protocol}
     assert "brightness_rounded" not in step.info["spec"]["training"]["augmentation"]

@@ -13,6 +13,7 @@ from torture.faults import Faults
 from torture.harness import Bench, Outcome, Progress, counted, demand, silent
 
 TWO_STEPS = {"sequence": ((0, 1), (2, 3))}
+CALIBRATED = {**TWO_STEPS, "calibration": "offset"}
 
 
 def campaign(bench: Bench, n: int, seed: int, progress: Progress = silent, *, power: bool = False) -> Outcome:
@@ -39,7 +40,7 @@ def one_epoch(bench: Bench, progress: Progress = silent, *, power: bool = False)
     first = snapshots[-2] + 2  # after the rename of the last snapshot but one comes the fsync of its folder
     before = bench.new_store()  # a crash there leaves the store as the epoch finds it
     bench.run(before, Faults(crash_at=first), **TWO_STEPS).demand(-signal.SIGKILL)
-    places = _continued(bench, before)
+    places = _continued(bench, before, **TWO_STEPS)
     numbers = range(places.index(bench.reference(**TWO_STEPS).places()[first - 1]) + 1, len(places) + 1)
     for done, number in enumerate(numbers, 1):
         store = bench.new_store(like=before)
@@ -49,6 +50,24 @@ def one_epoch(bench: Bench, progress: Progress = silent, *, power: bool = False)
         shutil.rmtree(store, ignore_errors=True)
         progress(done, len(numbers))
     outcome.remarks.append(_kinds([places[number - 1] for number in numbers]))
+    return outcome
+
+
+def calibration(bench: Bench, n: int, seed: int, progress: Progress = silent, *, power: bool = False) -> Outcome:
+    """All changes of a run that calibrates a step which is trained already; n limits how many are tried, 0 is all of them."""
+    outcome = Outcome("crash at the Nth change, all of one calibration" + (", unsynced data lost" if power else ""))
+    before = bench.reference(**TWO_STEPS).store
+    places = _continued(bench, before, **CALIBRATED)
+    demand(any(place.startswith("rename /calibrated/") for place in places), f"nothing was calibrated: {places}")
+    numbers = _some(len(places), n, seed)
+    for done, number in enumerate(numbers, 1):
+        store = bench.new_store(like=before)
+        with outcome.trial(f"change {number}, {places[number - 1]}"):
+            bench.run(store, Faults(crash_at=number, power=power), **CALIBRATED).demand(-signal.SIGKILL)
+            bench.finish(store, **CALIBRATED)
+        shutil.rmtree(store, ignore_errors=True)
+        progress(done, len(numbers))
+    outcome.remarks.append(_kinds(places))
     return outcome
 
 
@@ -81,10 +100,10 @@ def demand_refusal(stderr: str, store: str) -> None:
     demand("same command" in text or "Choose another folder" in text, f"nothing says how to go on: {stderr[-400:]!r}")
 
 
-def _continued(bench: Bench, before: Path) -> list[str]:
+def _continued(bench: Bench, before: Path, **options: object) -> list[str]:
     """The changes of a run that goes on from there."""
     store = bench.new_store(like=before)
-    places = bench.run(store, **TWO_STEPS).demand(0).places(store)
+    places = bench.run(store, **options).demand(0).places(store)
     shutil.rmtree(store)
     return places
 

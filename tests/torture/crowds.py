@@ -46,6 +46,21 @@ def unlocked(bench: Bench, n: int, seed: int, progress: Progress = silent, *, cr
     return outcome
 
 
+def calibrating(bench: Bench, before: Path, **options: object) -> Outcome:
+    """Two processes on the calibrations of the same steps, which are trained already: one of each, whoever made it."""
+    outcome = Outcome("two processes that calibrate the same steps at once")
+    store = bench.new_store(like=before)
+    with outcome.trial("two at once"):
+        jobs = [bench.start(store, **options) for _ in range(2)]
+        results = [job.wait().demand(0) for job in jobs]
+        demand(len({result.stdout for result in results}) == 1, "they print different results")
+        demand(not (store / "quarantine").exists(), "something was put into quarantine")
+        demand(not list((store / "working").glob("commit-*")), "a commit was left unfinished")
+        bench.demand_same_bytes(store, **options)
+    shutil.rmtree(store, ignore_errors=True)
+    return outcome
+
+
 def _unlocked(bench: Bench, store: Path, how: str, crowd: int, draw: random.Random) -> int:
     """How many steps were trained to their end more than once."""
     jobs = [bench.launcher.start(*bench.command(store), FLOCK=how) for _ in range(crowd)]

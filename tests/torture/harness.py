@@ -293,8 +293,8 @@ class Bench:
 
 
 def digests(store: Path) -> dict[str, str]:
-    """SHA-256 of every file below `steps`; of records and manifests, which hold times, only that they are there."""
-    files = sorted(path for path in (store / "steps").rglob("*") if not path.is_dir())
+    """SHA-256 of every file of steps and calibrations; of records and manifests, which hold times, only that they are there."""
+    files = sorted(path for kind in ("steps", "calibrated") for path in (store / kind).rglob("*") if not path.is_dir())
     return {
         str(path.relative_to(store)): "" if path.suffix == ".json" else hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files

@@ -65,6 +65,19 @@ def test_a_power_cut_at_several_changes_of_a_run(bench: Bench) -> None:
     assert_nothing_lost(crashes.campaign(bench, 8, SEED, power=True), 8)
 
 
+def test_a_crash_before_every_change_of_a_calibration(bench: Bench) -> None:
+    assert_nothing_lost(crashes.calibration(bench, 0, SEED), 20)
+
+
+def test_a_power_cut_at_several_changes_of_a_calibration(bench: Bench) -> None:
+    assert_nothing_lost(crashes.calibration(bench, 6, SEED, power=True), 6)
+
+
+def test_two_that_calibrate_at_once(bench: Bench) -> None:
+    before = bench.reference(**crashes.TWO_STEPS).store
+    assert_nothing_lost(crowds.calibrating(bench, before, **crashes.CALIBRATED), 1)
+
+
 def test_damage_is_noticed_and_made_good(bench: Bench) -> None:
     assert_nothing_lost(damage.campaign(bench, 50, SEED, runs=6), 106)
 

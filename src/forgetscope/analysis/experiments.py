@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.recognised import accuracies, recognised_if_whole, seen_by
-from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.estimates import PERFECT, Estimate, correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.noise import (
     ceiling_estimate,
     noise_of_step,
@@ -24,14 +24,29 @@ from forgetscope.analysis.statistics.noise import (
     sampling_variances,
     spread_estimate,
 )
+from forgetscope.analysis.statistics.prediction import absolute_error, coverage_estimate, covered
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.characters import counted
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting as forgotten, forgetting_half_gap, forgetting_range
+from forgetscope.measuring.quantities import FORECAST
 from forgetscope.spec import PROTOCOL
-from forgetscope.store import Setting, Store, StoredStep, StoredTables, TableName, past_rows, told_apart
+from forgetscope.store import (
+    Recording,
+    Setting,
+    Store,
+    StoredCalibration,
+    StoredStep,
+    StoredTables,
+    TableName,
+    calibrations_of,
+    counting,
+    past_rows,
+    told_apart,
+)
 from forgetscope.store.tablefiles import usual_columns
 
+Values = NDArray[np.float64]
 Names = dict[tuple[str, str | None], str]  # by name and digest of own code or data
 USUAL = ("protocol", PROTOCOL)  # said of other steps only
 AVERAGED = {
@@ -39,6 +54,7 @@ AVERAGED = {
     **{"forgetting_range": "FG-R", "range_floor": "  by noise", "forgetting_half_gap": "FG-HG", "half_gap_floor": "  by noise"},
 }
 BEYOND_NOISE = {"spread": "spread", "reliability": "reliability", "ceiling": "ρ, at most"}
+FORESEEN = {"rho": "ρ forecast", "error": "  mean error", "covered": "  in its interval"}
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
 
 
@@ -63,6 +79,7 @@ class StepSummary:
     variance: float  # of forgetting over classes
     sampling: list[float]  # of each past class, the variance of its forgetting by that noise alone
     paired: bool  # whether the noise is known from pairs of the same images; from counts it is overstated
+    forecast: dict[str, float]  # how good it was, as named in `FORESEEN`; empty where there is none
 
     @cached_property
     def beyond_noise(self) -> dict[str, float]:
@@ -79,7 +96,7 @@ def _frame(name: TableName, doc: str) -> cached_property[pd.DataFrame]:
             frames.append(frame)
         empty = pa.schema([("step", pa.int64()), *usual_columns(name).items()]).empty_table().to_pandas()
         whole: pd.DataFrame = pd.concat([f for f in frames if len(f)] or frames[:1] or [empty], ignore_index=True)
-        return whole
+        return experiment.completed(name, whole)
 
     read.__doc__ = doc
     return cached_property(read)
@@ -109,6 +126,10 @@ class StepFrames(ABC, Generic[Step]):
     def summaries(self) -> list[StepSummary]:
         """One summary per step with past classes."""
 
+    def completed(self, name: TableName, frame: pd.DataFrame) -> pd.DataFrame:
+        """A frame with what stands beside the steps' own columns."""
+        return frame
+
     classes = _frame("classes", "Per step and class: accuracy, forgetting, coefficients.")
     probes = _frame("probes", "Per step, probe and past class: the terms that add up to the coefficients, norms and losses.")
     pairs = _frame("pairs", "Per step, past class and source class: who interfered with whom.")
@@ -133,25 +154,17 @@ class StepFrames(ABC, Generic[Step]):
 
     def _repr_html_(self) -> str:
         """A notebook shows the past classes of the last step, most forgotten first."""
-        columns = ["class_name", "accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
-        table = self.past_classes()[columns].rename(columns=MEASURES)
-        rows = []
-        for s in self.summaries:
-            correlations = ", ".join(f"{MEASURES[name]} {rho:.2f}" for name, rho in s.correlations.items())
-            rows.append(
-                f"<p>Step {s.step}: mean FG {s.mean_forgetting:.2f}, FG-R {s.forgetting_range:.2f} "
-                f"({s.range_floor:.2f} by noise alone), FG-HG {s.forgetting_half_gap:.2f} ({s.half_gap_floor:.2f}); "
-                f"rank correlation with forgetting: {correlations} (at most about {s.beyond_noise['ceiling']:.2f})</p>"
-            )
-        title = repr(self).replace("<", "&lt;")
-        return f"<b>{title}</b>{''.join(rows)}{table.to_html(float_format='{:.3f}'.format, index=False)}"
+        from forgetscope.report.words.notebook import shown_in_a_notebook  # looking upward: words are the report's
+
+        return shown_in_a_notebook(self)
 
 
 class Experiment(StepFrames[StoredStep]):
     """One experiment: a chain of steps. Frames have a column `step`; every row is as the store holds it.
 
     `steps` came to their end. A last step that diverged is in `diverged` and in no frame: it is excluded from statistics.
-    summaries: of these steps, where they are known already.
+    summaries: of these steps, where they are known already. calibration: whose accuracy and forgetting stand beside those as
+    trained, in columns of their own; by default the only one that these steps have.
 
     >>> import forgetscope as fs
     >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
@@ -161,9 +174,11 @@ class Experiment(StepFrames[StoredStep]):
     ['step', 'class_id', 'source_class_id', 'source_is_new', 'term']
     """
 
-    def __init__(self, chain: Sequence[StoredStep], summaries: list[StepSummary] | None = None) -> None:
+    def __init__(
+        self, chain: Sequence[StoredStep], summaries: list[StepSummary] | None = None, calibration: str | None = None
+    ) -> None:
         self.chain = list(chain)
-        self._summaries = summaries
+        self._summaries, self._calibration = summaries, calibration
         self.diverged = self.chain[-1] if self.chain[-1].divergence is not None else None
         self.steps = self.chain[:-1] if self.diverged else self.chain
 
@@ -195,6 +210,47 @@ class Experiment(StepFrames[StoredStep]):
     def network(self) -> str:
         return str(self.chain[0].info["network"])
 
+    @cached_property
+    def calibrations(self) -> dict[str, list[StoredCalibration]]:
+        """By name, of each step that has it."""
+        found: dict[str, list[StoredCalibration]] = {}
+        store = Store(self.chain[0].store)
+        for step in self.steps[1:] if (store.path / "calibrated").is_dir() else ():
+            for one in calibrations_of(store, step):
+                found.setdefault(one.calibration, []).append(one)
+        return found
+
+    @property
+    def calibration(self) -> str | None:
+        """The one whose numbers stand in `classes`."""
+        only = [*self.calibrations] if len(self.calibrations) == 1 else [None]
+        return only[0] if self._calibration is None else self._calibration
+
+    @cached_property
+    def calibrated(self) -> pd.DataFrame:
+        """Per calibration, step and class: scale and offset of its logit, and accuracy and forgetting with them."""
+        frames = [pd.DataFrame(columns=["calibration", "step", *usual_columns("calibration")])]
+        for name, of in self.calibrations.items():
+            for one in of:
+                frame = one.table("calibration").to_pandas()
+                frame.insert(0, "calibration", name)
+                frame.insert(1, "step", one.number)
+                frames.append(frame)
+        return pd.concat(frames[1:] or frames, ignore_index=True)
+
+    def completed(self, name: TableName, frame: pd.DataFrame) -> pd.DataFrame:
+        """Classes with their accuracy and forgetting under the calibration, in columns of their own."""
+        if name != "classes" or self.calibration not in self.calibrations:
+            return frame
+        own = self.calibrated[self.calibrated["calibration"] == self.calibration]
+        columns = ["step", "class_id", "calibrated_accuracy", "calibrated_forgetting"]
+        return frame.merge(own[columns], how="left", on=["step", "class_id"], validate="one_to_one")
+
+    @cached_property
+    def calibrated_summaries(self) -> dict[str, list[StepSummary]]:
+        """By calibration, of each step that has it."""
+        return {name: [summarise(one, self.steps[: one.number - 1]) for one in of] for name, of in self.calibrations.items()}
+
     @property
     def summaries(self) -> list[StepSummary]:
         """One summary per step from the second on."""
@@ -217,13 +273,16 @@ def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = (), offset: 
     images, paired = recognised_if_whole(step, {before.number: before for before in ancestors}, moved)
     noise = noise_of_step(images)
     names = ("class_id", "accuracy", "accuracy_when_learned", "forgetting")
-    table = step.table("classes", ["introduced_step", *names, *MEASURES])
+    as_trained = moved is None and not isinstance(step, StoredCalibration)
+    table = step.table("classes", ["introduced_step", *names, *MEASURES, *(FORECAST[:2] if as_trained else ())])
     ids, accuracy, when_learned, forgetting = (table[name].to_numpy() for name in names)
     past = past_rows(table, step.number)
     measures, forgetting = np.stack([table[name].to_numpy()[past] for name in MEASURES]), forgetting[past]
     if moved is not None:
         accuracy = accuracies(moved, ids)
         forgetting = forgotten(when_learned[past], accuracy[past])
+    variances = sampling_variances(images)
+    foreseen = [table[name].to_numpy()[past] for name in FORECAST[:2] if name in table.column_names]
     return StepSummary(
         step=step.number,
         past_classes=int(past.sum()),
@@ -240,9 +299,19 @@ def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = (), offset: 
         half_gap_floor=noise.half_gap_floor,
         true_variance=noise.variance,
         variance=noise.observed,
-        sampling=sampling_variances(images).tolist(),
+        sampling=variances.tolist(),
         paired=bool(paired.all()),
+        forecast=_judged(foreseen, forgetting, variances) if len(foreseen) == 2 and np.isfinite(foreseen[0]).any() else {},
     )
+
+
+def _judged(foreseen: Sequence[Values], forgetting: Values, variances: Values) -> dict[str, float]:
+    forecast, low = foreseen
+    return {
+        "rho": float(spearman(forecast, forgetting)),
+        "error": absolute_error(forecast, forgetting),
+        "covered": covered(forecast, forecast - low, forgetting, variances),  # the upper end stops at 1
+    }
 
 
 def beyond_noise(summaries: Sequence[StepSummary]) -> dict[str, Estimate]:
@@ -303,25 +372,38 @@ class Overview:
     reliability: Estimate  # the share of its variance in that of forgetting as it is
     correlations: dict[str, Estimate]
     ceiling: Estimate  # of these
+    forecast: dict[str, Estimate]  # of those that have one, as named in `FORESEEN`; empty where none has
+    perfect: int  # of all these correlations, how many are 1 or -1, which in a mean count as a little less (`fisher_z`)
 
 
 def overview(found: Sequence[Experiment]) -> list[Overview]:
     """Averages over seeds, per setting and step, for settings that occur more than once."""
     groups: dict[tuple[Setting, ...], list[Experiment]] = {}
     diverged: Counter[tuple[Setting, ...]] = Counter()
-    counted: set[str] = set()  # experiments can share steps; each step counts once
+    counts, counted = counting(recordings(found)), set[str]()  # experiments can share steps; each step counts once
     for experiment in found:
         settings = tuple(step.setting for step in experiment.chain)
         for number, step in enumerate(experiment.steps[1:], start=2):
-            if step.id not in counted:
+            if step.id not in counted and counts[step.id] == step.id:
                 counted.add(step.id)
                 groups.setdefault(settings[:number], []).append(experiment)
-        if experiment.diverged is not None:
+        if experiment.diverged is not None and counts[experiment.diverged.id] == experiment.diverged.id:
             diverged[settings] += 1
     names = told_apart((e.data_title, e.data["digest"]) for e in found if not e.simulated)
     names |= told_apart((e.network, e.chain[0].setting.network_source) for e in found) | policy_names(found)
     names |= told_apart(step.setting.method for experiment in found for step in experiment.chain[1:])
     return [_overview(settings, group, diverged[settings], names) for settings, group in groups.items() if len(group) > 1]
+
+
+def recordings(found: Iterable[Experiment]) -> list[Recording]:
+    """All steps of these experiments, as recordings of trainings."""
+    steps = {step.id: step for experiment in found for step in experiment.chain}
+    return [Recording.of(id, step.info) for id, step in steps.items()]
+
+
+def recorded_again(found: Iterable[Experiment]) -> int:
+    """How many steps record a training that another step of these experiments records more exactly, or once more."""
+    return sum(id != counted for id, counted in counting(recordings(found), apart=False).items())
 
 
 def policy_names(found: Iterable[Experiment]) -> Names:
@@ -349,7 +431,19 @@ def averaged(summaries: Sequence[StepSummary], setting: tuple[str, ...], diverge
         **{name: mean_estimate([getattr(s, name) for s in summaries]) for name in AVERAGED},
         **beyond_noise(summaries),
         correlations={name: correlation_estimate([s.correlations[name] for s in summaries], ranked) for name in MEASURES},
+        forecast=_foreseen([s for s in summaries if s.forecast]),
+        perfect=sum(abs(rho) > PERFECT for s in summaries for rho in (*s.correlations.values(), s.forecast.get("rho", 0.0))),
     )
+
+
+def _foreseen(summaries: Sequence[StepSummary]) -> dict[str, Estimate]:
+    rho, error, share = ([s.forecast[name] for s in summaries] for name in FORESEEN)
+    estimates = (
+        correlation_estimate(rho, [s.ranked_classes for s in summaries]),
+        mean_estimate(error),
+        coverage_estimate(share),
+    )
+    return dict(zip(FORESEEN, estimates, strict=True)) if summaries else {}
 
 
 def _readable(settings: Sequence[Setting], names: Names) -> list[str]:

@@ -20,12 +20,9 @@ from forgetscope.analysis.experiments import AVERAGED, MEASURES, Overview, StepF
 from forgetscope.characters import counted
 from forgetscope.errors import SpecError, StoreError
 from forgetscope.store import RunningObserved, Store, StoredObserved, TellLeftOut, leaving_out
+from forgetscope.store.observed import PROBING
 
-CANNOT_KNOW = (
-    "Settings are what the user of a monitor says. Whether steps with equal settings agree in data, classes, network and code, "
-    "and whether they are independent of each other, is not known; intervals take them as such.",
-    "The paper's tables, claims and figures need partitions by increment and retention: they are made of planned steps only.",
-)
+Probing = tuple[tuple[str, int], ...]
 OF_A_STEP = ("past_classes", "accuracy", "new_accuracy", *AVERAGED)
 
 
@@ -136,7 +133,13 @@ class ObservedAnalysis:
     store: Path
     groups: list[Overview]  # by settings and number of the step; `experiments` counts monitors, `diverged` incomplete steps
     monitors: list[Observed]
-    cannot_know: tuple[str, ...] = CANNOT_KNOW
+
+    @property
+    def cannot_know(self) -> tuple[str, ...]:
+        """What nothing here can tell, in sentences."""
+        from forgetscope.report.words.findings import CANNOT_KNOW  # looking upward: words are the report's
+
+        return CANNOT_KNOW
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -156,6 +159,7 @@ class ObservedAnalysis:
         return [
             {
                 **{"monitor": one.name, "step": summary.step, "settings": said(one.numbered(summary.step))},
+                **dict.fromkeys(PROBING) | one.numbered(summary.step).probing,
                 **{name: getattr(summary, name) for name in OF_A_STEP},
                 **{f"rho_{MEASURES[name]}": rho for name, rho in summary.correlations.items()},
             }
@@ -177,7 +181,7 @@ class ObservedAnalysis:
 
 
 def analyse_observed(store: str | Path | Store, left_out: TellLeftOut | None = None) -> ObservedAnalysis:
-    """Means over monitors, by settings and number of the step; never over planned steps.
+    """Means over monitors, by settings, how it was probed, and number of the step; never over planned steps.
 
     left_out: is told of each step that cannot be read; without it, the first is an error.
 
@@ -192,12 +196,12 @@ def analyse_observed(store: str | Path | Store, left_out: TellLeftOut | None = N
     """
     opened = store if isinstance(store, Store) else Store.existing(store)
     found = monitors(opened, left_out)
-    groups: dict[tuple[str, int], list[StepSummary]] = {}
-    incomplete = Counter((said(step), step.number) for one in found for step in one.incomplete)
+    groups: dict[tuple[str, Probing, int], list[StepSummary]] = {}
+    incomplete = Counter((*_of_group(step), step.number) for one in found for step in one.incomplete)
     for one in found:
         for summary in one.evaluated:
-            groups.setdefault((said(one.numbered(summary.step)), summary.step), []).append(summary)
-    rows = [averaged(own, _in_words(key), incomplete[key, number]) for (key, number), own in sorted(groups.items())]
+            groups.setdefault((*_of_group(one.numbered(summary.step)), summary.step), []).append(summary)
+    rows = [averaged(own, _in_words(*key[:2]), incomplete[key]) for key, own in sorted(groups.items())]
     return ObservedAnalysis(opened.path, rows, found)
 
 
@@ -206,6 +210,12 @@ def said(step: StoredObserved) -> str:
     return json.dumps(dict(sorted(step.settings.items())), ensure_ascii=False)
 
 
-def _in_words(settings: str) -> tuple[str, ...]:
-    parts = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in json.loads(settings).items())
-    return tuple(parts) or ("no settings",)
+def _of_group(step: StoredObserved) -> tuple[str, Probing]:
+    """What steps must have in common to be averaged: settings, and how they were probed."""
+    return said(step), tuple(step.probing.items())
+
+
+def _in_words(settings: str, probing: Probing) -> tuple[str, ...]:
+    """Exact probes after each epoch are not mentioned."""
+    parts = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in json.loads(settings).items()]
+    return (*(parts or ["no settings"]), *(f"{name}={value}" for name, value in probing))

@@ -20,7 +20,8 @@ from forgetscope.analysis.paper.comparisons import comparisons
 from forgetscope.analysis.paper.joint_model import JointModels
 from forgetscope.analysis.paper.points import boxes, earliness, figure_exhibits, figures, over_time
 from forgetscope.analysis.paper.verdicts import claim_frames
-from forgetscope.analysis.questions.advice import left_out, missing, sample_sizes, with_counts
+from forgetscope.analysis.questions.advice import left_out, sample_sizes, with_counts
+from forgetscope.analysis.questions.forecasts import forecasts
 from forgetscope.analysis.questions.foresight import calibration, early_warning, flagged
 from forgetscope.analysis.questions.noise import noise
 from forgetscope.analysis.questions.suffering import class_forgetting
@@ -140,15 +141,15 @@ def analyse(
         drawn = figures(collection)
         more |= claim_frames(answers(collection, joint, frames))
         more["noise"] = noise(collection, cache)
+        more["forecasts"] = forecasts(collection)
         more["comparisons"] = comparisons(collection)
         more["early_warning"] = early_warning(collection, joint)
         more["flagged"] = flagged(collection, joint)
-        add_words(more, collection)
         more["class_forgetting"] = class_forgetting(collection, opened)
         more["calibration"] = calibration(collection, joint)
         more["sample_sizes"] = sample_sizes(collection)
         more["left_out"] = left_out(collection)
-        more["missing"] = missing(collection)
+        add_words(more, collection)
         more["earliness"] = earliness(drawn, figure_exhibits(collection))
         more["controlled_boxes"] = boxes(drawn[CONTROLLED.label])
         if joint_over_time or "joint_over_time" in (tables or ()):

@@ -9,14 +9,14 @@ What a first step is made of (its network, its images) cannot; such an arm has f
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from forgetscope.benchmark.plans import Plan
+from forgetscope.benchmark.plans import Chain, Plan
 from forgetscope.errors import SpecError
 from forgetscope.options import nearest, parse_setting, toml_value
-from forgetscope.spec import RunSpec
+from forgetscope.spec import HOW_MUCH_IS_KEPT, RunSpec
 
 FIXED = ("dataset", "image_size", "increment", "steps", "sequence_seed", "sequence", "seed")  # what a pair is
 FROM_THE_START = (  # what a first step is made of
@@ -25,10 +25,7 @@ FROM_THE_START = (  # what a first step is made of
 )
 AGAIN = "again"  # the baseline once more, with other draws
 LONGEST = 40  # characters of an arm's name
-INSTEAD = {  # of two options that exclude each other, what an arm gives replaces what the run has
-    **{"memory": "retention", "retention": "memory"},
-    **{"probes": "probe_every", "probe_every": "probes"},
-}
+INSTEAD = (HOW_MUCH_IS_KEPT, ("probes", "probe_every"))  # exclude each other: what an arm gives replaces what the run has
 
 Options = Mapping[str, object]
 Arms = Mapping[str, Options]
@@ -104,7 +101,8 @@ def with_again(run: RunSpec, arms: Arms, baseline: str) -> dict[str, Options]:
 
 def changed(run: RunSpec, options: Options) -> RunSpec:
     """The run with these options in place of its own."""
-    kept = {name: value for name, value in run.given.items() if INSTEAD.get(name) not in options}
+    replaced = {name for excluding in INSTEAD if {*excluding} & {*options} for name in excluding}
+    kept = {name: value for name, value in run.given.items() if name not in replaced}
     return RunSpec(**kept | {**options})
 
 
@@ -118,20 +116,40 @@ def member_of(run: RunSpec, number: int, **options: Any) -> RunSpec:
 
 def add_arms(plan: Plan, run: RunSpec, arms: Arms, baseline: str, pairs: int) -> None:
     """Every arm on every pair; chains in this order, pair by pair."""
+    whole = with_keepsakes(run, arms)
     for number in range(pairs):
         pair = member_of(run, number)
-        base = changed(pair, arms[baseline])
-        for name, options in arms.items():
+        base = changed(pair, whole[baseline])
+        for name, options in whole.items():
             member = changed(pair, options)
             specs = plan.specs_of(member)
             if all(getattr(member, option) == getattr(base, option) for option in FROM_THE_START):
                 specs[:1] = plan.specs_of(base)[:1]
-            plan.add_chain(specs, member.policy, number=number, variant=name)
+            plan.add_chain(specs, member, number=number, variant=name, lent=options is not arms[name] or None)
 
 
-def chains_by_arm(plan: Plan) -> dict[str, list[Sequence[str]]]:
-    """Of each arm of such a plan the steps of its experiments, pair by pair."""
-    found: dict[str, list[Sequence[str]]] = {}
+def with_keepsakes(run: RunSpec, arms: Arms) -> dict[str, Options]:
+    """What an arm's calibration starts from is also kept in those that differ from it in calibration alone, which are the same
+    training; unless it would take the place of images."""
+    alike: dict[RunSpec, list[str]] = {}
+    for name, options in arms.items():
+        if changed(run, options).memory_bytes is None:
+            alike.setdefault(changed(run, {**options, "calibration": "none"}), []).append(name)
+    found = dict(arms)
+    for names in alike.values():
+        members = [changed(run, arms[name]) for name in names]
+        implied = {(member.forecast, member.keepsake) for member in members}
+        if len(implied) > 1:
+            forecast, keepsake = max(implied)  # a forecast rather than none
+            for name, member in zip(names, members, strict=True):
+                if not member.forecast:
+                    found[name] = {**arms[name], "forecast": forecast, "keepsake": keepsake}
+    return found
+
+
+def chains_by_arm(plan: Plan) -> dict[str, list[Chain]]:
+    """Of each arm of such a plan its experiments, pair by pair."""
+    found: dict[str, list[Chain]] = {}
     for chain in plan.chains:
-        found.setdefault(str(chain.variant), []).append(chain.steps)
+        found.setdefault(str(chain.variant), []).append(chain)
     return found

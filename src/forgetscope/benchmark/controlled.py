@@ -54,7 +54,7 @@ def controlled_plan(spec: BenchmarkSpec, data: DataFacts | None = None, runs: in
             candidates = [experiment for experiment in drawn if experiment.partition == partition]
             picked = candidates[0 if fresh else rng.integers(len(candidates))]
             specs = plan.specs_of(picked.run, picked.sequence[:step])
-            chain = plan.add_chain(specs[: step - fresh], picked.policy, partition=partition, number=picked.number)
+            chain = plan.add_chain(specs[: step - fresh], picked.run, partition=partition, number=picked.number)
             learned = [label for group in picked.sequence[: step - 1] for label in group]
             ids = [] if fresh else [chain.steps[-1]]
             for new in other_classes(learned, specs[-1].classes, classes, runs + fresh, rng):

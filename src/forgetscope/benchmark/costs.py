@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from forgetscope.benchmark.plans import Job, Plan
+from forgetscope.choices import named_method
 from forgetscope.measuring.keepsakes import FITTED_IMAGES, spread_length
 from forgetscope.measuring.subsampled.quotas import new_quota
-from forgetscope.spec import StepSpec, named_method
+from forgetscope.spec import StepSpec
 
 # Of a stored step: per probe and class, per pair, per test image, per number of a keepsake, all the rest.
 PROBE_ROW_BYTES, PAIR_BYTES, PREDICTION_BYTES, KEPT_BYTES, FILES_BYTES = 75, 10, 8, 4, 25_000
@@ -79,8 +80,8 @@ def step_seconds(job: Job, plan: Plan, rates: Rates) -> float:
     if spec.rehearsal.forecast:  # at the start, at each probe and in the end
         looked = (len(spec.classes) + job.past_classes) * min(_used_images(spec, plan), FITTED_IMAGES)
         seconds += (_probes(spec) + 2) * looked * FORECAST_PASSES * rates.measured_image
-    seconds += _looked_at_by_method(job, plan) * rates.evaluated_image
-    if spec.rehearsal.keepsake is not None:  # features and predictions of what the parent learned
+    seconds += _looked_at_by_method(job, plan, rates) * rates.evaluated_image
+    if spec.rehearsal.keepsake is not None or spec.rehearsal.quota is not None:  # features, predictions of what was learned
         learned = len(plan.jobs[job.parent].spec.classes) if job.parent in plan.jobs else job.past_classes
         seconds += 2 * learned * _used_images(spec, plan) * rates.evaluated_image
     return seconds
@@ -101,7 +102,7 @@ def step_bytes(job: Job, plan: Plan, rates: Rates) -> float:
     if spec.rehearsal is not None and spec.rehearsal.forecast:  # where they were carried to, and a forecast for each probe
         kept = 2 * kept + _probes(spec) * past * FORECAST_BYTES
     method = named_method(spec.rehearsal.method)[0] if spec.rehearsal and spec.rehearsal.method else None
-    kept += _kept_images(job, plan) * past * KEPT_BYTES if method == "dark-logits" else 0.0
+    kept += _kept_images(job, plan, rates) * past * KEPT_BYTES if method == "dark-logits" else 0.0
     return FILES_BYTES + rates.state + pairs + probes * past * PROBE_ROW_BYTES + predicted + kept
 
 
@@ -134,21 +135,27 @@ def longest_ahead(todo: Mapping[str, Job], costs: Mapping[str, float]) -> dict[s
     return ahead
 
 
-def _looked_at_by_method(job: Job, plan: Plan) -> float:
+def _looked_at_by_method(job: Job, plan: Plan, rates: Rates) -> float:
     """Images of which a method of ours has logits before training begins; of a user's own nothing is known."""
     rehearsal = job.spec.rehearsal
     if rehearsal is None or rehearsal.method is None:
         return 0.0
-    new, kept = len(job.spec.classes) * _used_images(job.spec, plan), _kept_images(job, plan)
+    new, kept = len(job.spec.classes) * _used_images(job.spec, plan), _kept_images(job, plan, rates)
     return {"distillation": new + kept, "dark-logits": kept}.get(named_method(rehearsal.method)[0], 0.0)
 
 
-def _kept_images(job: Job, plan: Plan) -> float:
+def _kept_images(job: Job, plan: Plan, rates: Rates) -> float:
     """In the memory, of all past classes."""
-    rehearsal = job.spec.rehearsal
-    if rehearsal is None or rehearsal.retention is None:
-        return float((rehearsal and rehearsal.memory) or 0)
-    return rehearsal.retention * job.past_classes * _used_images(job.spec, plan)
+    rehearsal, there = job.spec.rehearsal, job.past_classes * _used_images(job.spec, plan)
+    if rehearsal is None:
+        return 0.0
+    if rehearsal.retention is not None:
+        return rehearsal.retention * there
+    if rehearsal.memory_bytes is None:
+        return float(rehearsal.memory or 0)
+    prices = plan.prices(job.id, rehearsal, int(rates.features))
+    room = rehearsal.memory_bytes - prices.besides * job.past_classes
+    return min(there, max(1.0, room / sum(prices.images.values())) * job.past_classes)
 
 
 def _used_images(spec: StepSpec, plan: Plan) -> float:

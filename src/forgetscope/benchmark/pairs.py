@@ -107,7 +107,8 @@ def comparison_plan(spec: Comparison, data: DataFacts | None = None, sources: So
     plan = empty_plan(about, run, (*policies, *run.code), data, sources)
     for number in range(spec.pairs):
         for policy in policies:
-            plan.add_chain(plan.specs_of(member_of(run, number, policy=policy)), policy, number=number)
+            member = member_of(run, number, policy=policy)
+            plan.add_chain(plan.specs_of(member), member, number=number)
     return plan
 
 

@@ -13,12 +13,14 @@ from typing import Any, cast
 
 from forgetscope.benchmark.space import BenchmarkSpec, Partition, sample
 from forgetscope.characters import counted
+from forgetscope.choices import canonical_calibration, named_method
 from forgetscope.data.augmentation import earlier_augmentation
 from forgetscope.data.library import DataFacts, data_facts
+from forgetscope.learning.budgets import Prices, demand_room, stores_logits
 from forgetscope.learning.plugins import source_digests
 from forgetscope.scenario import Increments, sequence_of
-from forgetscope.spec import RunSpec, StepSpec, named_method, step_id, step_specs
-from forgetscope.store import Store
+from forgetscope.spec import RehearsalSpec, RunSpec, StepSpec, step_id, step_specs
+from forgetscope.store import Store, has_calibrations
 
 Sources = Mapping[str, str] | None  # SHA-256 of a user's own code, by name
 PROVISIONAL = "the data are not here"  # takes the place of the data's digest
@@ -32,6 +34,7 @@ class Job:
     parent: str | None
     spec: StepSpec
     past_classes: int
+    calibrations: tuple[str, ...] = ()  # that act on its predictions, in their canonical form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +46,13 @@ class Chain:
     policy: str
     number: int = 0
     variant: str | None = None  # in a plan of variants or arms: which one
+    calibration: str | None = None  # of its steps from the second on, which are the same without it
+    lent: bool | None = None  # whether it has its keepsakes for an arm that shares its steps, and asks for none itself
 
     def described(self) -> dict[str, Any]:
         """As plan.json has it."""
-        return {name: value for name, value in asdict(self).items() if name != "variant" or value is not None}
+        optional = ("variant", "calibration", "lent")
+        return {name: value for name, value in asdict(self).items() if name not in optional or value is not None}
 
 
 @dataclass(frozen=True)
@@ -105,25 +111,48 @@ class Plan:
         """Whether the ids are not final, because the data are not here."""
         return self.data.digest is None
 
-    def add(self, parent: str | None, past_classes: int, specs: Iterable[StepSpec]) -> list[str]:
+    def add(
+        self, parent: str | None, past_classes: int, specs: Iterable[StepSpec], calibration: str | None = None
+    ) -> list[str]:
         """Add a chain of steps that starts from a parent, or from nothing; the ids of its steps."""
         ids = []
         for spec in specs:
             id = step_id(parent, spec, self.data.digest or PROVISIONAL)
-            self.jobs.setdefault(id, Job(id, parent, spec, past_classes))
+            job = self.jobs.setdefault(id, Job(id, parent, spec, past_classes))
+            if calibration is not None and spec.rehearsal is not None and calibration not in job.calibrations:
+                self.jobs[id] = replace(job, calibrations=(*job.calibrations, calibration))
             ids.append(id)
             self.steps_wanted += 1
             parent, past_classes = id, past_classes + len(spec.classes)
+        if ids:
+            self._demand_room(ids[-1])
         return ids
+
+    def _demand_room(self, id: str) -> None:
+        """Of a budget in bytes, as far as it can be told without the network, whose features keepsakes are of. What later steps
+        fit in is enough for those before them."""
+        spec = self.jobs[id].spec
+        if spec.rehearsal is not None and spec.rehearsal.memory_bytes is not None:
+            ending = "" if spec.rehearsal.keepsake is None else " Keepsakes come on top."
+            demand_room(spec.rehearsal.memory_bytes, self.prices(id, spec.rehearsal), f" of step {spec.step}", ending)
+
+    def prices(self, id: str, rehearsal: RehearsalSpec, features: int | None = None, stored: bool | None = None) -> Prices:
+        """Of what a step keeps of past classes. stored: whether logits are; of a user's own method its class alone tells."""
+        logits = stores_logits(rehearsal) if stored is None else stored
+        *before, _ = (job.spec for job in chain_of(self.jobs, id))
+        introduced = {label: spec.step for spec in before for label in spec.classes}
+        return Prices.of(rehearsal, self.data.shape, introduced, features=features, stores_logits=logits)
 
     def specs_of(self, run: RunSpec, sequence: Increments | None = None) -> list[StepSpec]:
         """The steps of a run, over its own class sequence or over another."""
         sequence = sequence or sequence_of(run, self.data.classes)
         return step_specs(run, sequence, self.data.augmentation, self.sources)
 
-    def add_chain(self, specs: Iterable[StepSpec], policy: str, **about: Any) -> Chain:
-        """Add an experiment. about: what else a Chain says of it."""
-        self.chains.append(Chain(steps=tuple(self.add(None, 0, specs)), policy=policy, **about))
+    def add_chain(self, specs: Iterable[StepSpec], run: RunSpec, **about: Any) -> Chain:
+        """Add an experiment of this run. about: what else a Chain says of it."""
+        calibration = canonical_calibration(run.calibration)
+        steps = tuple(self.add(None, 0, specs, calibration))
+        self.chains.append(Chain(steps=steps, policy=run.policy, calibration=calibration, **about))
         return self.chains[-1]
 
     @property
@@ -132,8 +161,13 @@ class Plan:
         return self.steps_wanted - len(self.jobs)
 
     def done(self, store: Store) -> set[str]:
-        """Those of its steps that the store has. Their files are verified by whoever reads them."""
-        return set() if self.provisional else self.jobs.keys() & store.ids()
+        """Those of its steps that the store has, calibrations included. Their files are verified by whoever reads them."""
+        there = set() if self.provisional else self.jobs.keys() & store.ids()
+        return {id for id in there if has_calibrations(store, id, self.jobs[id].calibrations)}
+
+    def uncalibrated(self, store: Store) -> set[str]:
+        """Those that the store has without a calibration that acts on their predictions. They are not done."""
+        return (set() if self.provisional else self.jobs.keys() & store.ids()) - self.done(store)
 
     def partitions(self) -> dict[int, dict[Partition, list[str]]]:
         """Step number -> partition -> the measured steps in it, each once."""
@@ -148,7 +182,7 @@ class Plan:
 def run_plan(run: RunSpec, data: DataFacts | None = None, sources: Sources = None) -> Plan:
     about = {"kind": "run", "name": "run", "run": run.to_toml()}
     plan = empty_plan(about, run, run.code, data, sources)
-    plan.add_chain(plan.specs_of(run), run.policy)
+    plan.add_chain(plan.specs_of(run), run)
     return plan
 
 
@@ -158,7 +192,7 @@ def benchmark_plan(spec: BenchmarkSpec, data: DataFacts | None = None, sources: 
     plan = empty_plan(about, spec.template, (*spec.policies, *spec.template.code), data, sources)
     for drawn in sample(spec, plan.data.classes):
         specs = plan.specs_of(drawn.run, drawn.sequence)
-        plan.add_chain(specs, drawn.policy, partition=drawn.partition, number=drawn.number)
+        plan.add_chain(specs, drawn.run, partition=drawn.partition, number=drawn.number)
     return plan
 
 

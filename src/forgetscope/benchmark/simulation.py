@@ -25,14 +25,15 @@ from forgetscope.benchmark.plans import Job, Plan, benchmark_plan, chain_of
 from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.benchmark.truth import Truth
+from forgetscope.choices import canonical_calibration
 from forgetscope.data.library import DataFacts, data_facts
 from forgetscope.errors import SpecError
-from forgetscope.learning.budgets import quotas
+from forgetscope.learning.budgets import Prices, neyman, quotas, stores_logits
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.measuring.forgetting import forgetting
 from forgetscope.options import demand
 from forgetscope.randomness import Streams
-from forgetscope.spec import StepSpec, step_id
+from forgetscope.spec import RehearsalSpec, StepSpec, step_id
 from forgetscope.store import StepRecord, Store, TableName
 from forgetscope.store.tables import (
     ClassFacts,
@@ -52,6 +53,8 @@ from forgetscope.store.tables import (
 MEANS, SCALES = np.array([0.5, 0.05, 1.0, 0.5]), np.array([0.2, 0.1, 0.4, 0.3])
 LOG_SIM_MEAN, LOG_SIM_SCALE = -1.0, 0.5
 LEVELS = np.array([0.5, 0.2, 1.0, 0.1])  # of norms and losses, which nothing depends on
+SPREAD = 0.3  # of the logarithms of what quotas by the spread of gradients go by
+FEATURES = 64  # of the networks that are not there
 SIC, CIC, NIC = range(3)
 Mask = NDArray[np.bool_]
 
@@ -88,6 +91,11 @@ def simulate(
     truth, store = Truth() if truth is None else truth, store if isinstance(store, Store) else Store(store)
     demand("spec", spec, BenchmarkSpec, 'a benchmark, such as fs.BenchmarkSpec.load("glyphs")')
     demand("truth", truth, Truth, "a forgetscope.benchmark.truth.Truth, such as Truth(noise=0.2)")
+    if canonical_calibration(spec.template.calibration) is not None:
+        raise SpecError(
+            f"calibration = {spec.template.calibration!r}: a simulated step has no network whose predictions it could act on. "
+            "Leave it out."
+        )
     data = data_facts(spec.template.dataset, spec.template.image_size)
     simulation = Simulation(seed, truth, replace(data, digest=truth.digest(seed)), spec.template.image_size)
     made = _plans(spec, simulation.data, reruns)
@@ -206,7 +214,7 @@ class Simulation:
             right[:past] = self._recognised(key, "test images now", left, difficulty)
             forgotten = forgetting(expected, left)
             measured = self._measurements(key, spec, latent)
-        rehearsal = self._rehearsal(spec, groups[:-1])
+        rehearsal = self._rehearsal(specs, keys, groups)
         facts = ClassFacts(
             ids=ids,
             names=[f"class {id}" for id in ids],
@@ -246,13 +254,29 @@ class Simulation:
         level: Values = test * ndtr(np.sqrt(share) * difficulty + np.sqrt(1 - share) * strays)
         return level < expected[:, None]
 
-    def _rehearsal(self, spec: StepSpec, past: Sequence[_Classes]) -> dict[int, Indices]:
-        if spec.rehearsal is None:
-            return {}
-        train = self._train_images(spec)
-        ids, whole = [id for group in past for id in group.ids], round(self.data.train_images)
-        quota = quotas(spec.rehearsal, dict.fromkeys(ids, train), dict.fromkeys(ids, whole))
-        return {id: id * train + order[: quota[id]] for group in past for id, order in zip(group.ids, group.order, strict=True)}
+    def _rehearsal(self, specs: Sequence[StepSpec], keys: Sequence[str], groups: Sequence[_Classes]) -> dict[int, Indices]:
+        """Of the last step, which may keep of a class what is left of what steps before it kept."""
+        quota, train = dict[int, int](), self._train_images(specs[-1])
+        for number, spec in enumerate(specs[1:], start=1):
+            if spec.rehearsal is not None and (spec is specs[-1] or spec.rehearsal.quota is not None):
+                quota = self._quotas(spec.rehearsal, train, groups[:number], keys[number - 1], quota)
+        of = [pair for group in groups[:-1] for pair in zip(group.ids, group.order, strict=True)]
+        return {id: id * train + order[: quota[id]] for id, order in of}
+
+    def _quotas(
+        self, spec: RehearsalSpec, train: int, past: Sequence[_Classes], parent: str, kept: Mapping[int, int]
+    ) -> dict[int, int]:
+        """Of each past class. parent: the key of the step before; kept: how many images that had. How the gradients of the
+        classes that it learned spread is drawn."""
+        introduced, whole = {id: group.introduced for group in past for id in group.ids}, round(self.data.train_images)
+        sizes = dict.fromkeys(introduced, train)
+        prices = Prices.of(spec, self.data.shape, introduced, features=FEATURES, stores_logits=stores_logits(spec))
+        balanced = quotas(spec, sizes, dict.fromkeys(sizes, whole), prices)
+        if spec.quota is None:
+            return balanced
+        spreads = self._stream(parent, "spread").lognormal(0.0, SPREAD, len(past[-1].ids)).tolist()
+        weights = {**dict(zip(past[-1].ids, spreads, strict=True)), **kept}
+        return neyman(balanced, introduced, weights, {**sizes, **kept})
 
     def _latent(self, parent_key: str, key: str, spec: StepSpec, past: int) -> _Latent:
         """Steps with the same parent share everything but the new classes' part and the noise."""

@@ -21,9 +21,9 @@ from forgetscope.errors import SpecError
 from forgetscope.options import checked, nearest, read_toml, toml_value
 from forgetscope.randomness import Streams
 from forgetscope.scenario import Increments, class_sequence
-from forgetscope.spec import Asked, RunSpec, Seed, Share, as_released
+from forgetscope.spec import HOW_MUCH_IS_KEPT, Asked, RunSpec, Seed, Share, as_released
 
-DECIDED_BY_THE_SPACE = ("increment", "retention", "policy", "sequence", "sequence_seed", "memory")
+DECIDED_BY_THE_SPACE = ("increment", "retention", "policy", "sequence", "sequence_seed", "memory", "memory_bytes")
 SEEDS = 2**32
 Experiments = Annotated[StrictInt, Field(ge=1, le=1_000_000)]
 
@@ -91,8 +91,8 @@ class BenchmarkSpec(Asked):
             raise ValueError(f"experiments = {list(self.experiments)} for {wanted}: give one number, or one for each of them")
         taken = [name for name in self.run if name in DECIDED_BY_THE_SPACE]
         if taken:
-            plural = {"increment": "increments", "retention": "retentions", "policy": "policies"}.get(taken[0])
-            hint = f"Use {plural}" if plural else "The sample decides it"
+            plural = {"increment": "increments", "policy": "policies", **dict.fromkeys(HOW_MUCH_IS_KEPT, "retentions")}
+            hint = f"Use {plural[taken[0]]}" if taken[0] in plural else "The sample decides it"
             raise ValueError(f"{taken[0]} is not an option of a benchmark. {hint}")
         unknown = [name for name in self.run if name not in RunSpec.model_fields]
         if unknown:

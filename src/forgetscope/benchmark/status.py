@@ -37,6 +37,7 @@ class Status:
     plan: str
     total: int
     done: int
+    uncalibrated: int  # steps that are there, and are not done for want of a calibration
     running: list[dict[str, Any]]  # step, its epochs done and to do
     failures: Mapping[str, str]  # what failed steps said
     diverged: int
@@ -60,6 +61,7 @@ def status_of(plan: Plan, store: Store) -> Status:
         plan=plan.id,
         total=len(plan.jobs),
         done=len(done),
+        uncalibrated=len(plan.uncalibrated(store)),
         running=running,
         failures={step: str(event["message"]) for step, event in failures.items()},
         diverged=len(diverged),

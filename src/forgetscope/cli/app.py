@@ -68,7 +68,8 @@ def demo(
 
     refuse_foreign_file(store / "report.html", PAGE, "page")  # before what takes minutes
     with training():
-        experiment = fs.run(fs.RunSpec(seed=seed), store, on=fs.Here(device=device, threads=threads))
+        spec = fs.RunSpec(probes="auto", forecast=True, seed=seed)  # cheap probes, and what they are good for
+        experiment = fs.run(spec, store, on=fs.Here(device=device, threads=threads))
     _print_experiment(experiment)
     page = fs.write_report(experiment, store / "report.html")
     echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {shlex.quote(str(store))}")
@@ -124,7 +125,7 @@ def show(
         monitored.refuse_both("--id", id)
         monitored.show_observed(store, observed, step, as_json)
         return
-    from forgetscope.analysis.experiments import overview, pick
+    from forgetscope.analysis.experiments import overview, pick, recorded_again
     from forgetscope.analysis.index import glance
     from forgetscope.analysis.observed import monitors
     from forgetscope.analysis.questions.policies import compare_policies
@@ -148,16 +149,17 @@ def show(
     if step is not None and not 2 <= step <= len(chosen.steps):
         has = f"experiment {chosen.id[:8]} has {counted(len(chosen.steps), 'step')}"
         raise SpecError(f"--step {step}: {has}, and past classes from step 2 on.")
-    means, policies = overview(found), compare_policies(found)
+    means, policies, repeated = overview(found), compare_policies(found), recorded_again(found)
     if as_json:
-        print_json(
-            {**document.store_document(found, means, policies, seen), "experiment": document.experiment_document(chosen)}
-        )
+        whole = document.store_document(found, means, policies, seen, repeated)
+        print_json({**whole, "experiment": document.experiment_document(chosen)})
         return
     if found:
         print_view(terminal.store_view(found))
         if n := len(everything) - len(found):
             echo(f"{counted(n, 're-run')} of controlled experiments {'is' if n == 1 else 'are'} not among them.")
+        if repeated:
+            echo(terminal.RECORDED_AGAIN.format(steps=counted(repeated, "step")))
         echo()
     print_view(terminal.experiment_view(chosen, step))
     if means:
@@ -238,6 +240,7 @@ app.command(epilog="Example: forgetscope analyse results --out analysis")(analys
 app.command(epilog="Example: forgetscope lemma --data cifar100 --seed 1 -o lemma")(lemma)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)
 app.command(epilog="Example: forgetscope compare my.toml --policies uniform,herding --store results")(comparisons.compare)
+app.command(epilog="Example: forgetscope methods results")(comparisons.methods)
 app.command(epilog="Example: forgetscope approximations results")(approximations)
 app.command(epilog="Example: forgetscope variants my.toml --vary sampling=reshuffled-short --pairs 5 --store results")(
     comparisons.variants

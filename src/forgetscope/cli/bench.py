@@ -80,7 +80,7 @@ def plan(benchmark: option.Benchmark, options: PlanOptions = PlanOptions(), as_j
         if expected is None:
             own = "the benchmark names code of its own, which a plan does not run; `bench run` measures before it starts."
             missing = own if ahead.todo else "everything is done."
-    facts = (planned, done, expected, missing, len(left_behind(spec, planned, opened)))
+    facts = (planned, done, expected, missing, len(left_behind(spec, planned, opened)), len(planned.uncalibrated(opened)))
     print_either(partial(plan_document, *facts), partial(plan_view, *facts), as_json)
     chosen = "".join(f" --set {shlex.quote(setting)}" for setting in options.settings or [])
     if not as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,8 +73,8 @@ def verify(
                 echo(OBSERVED_ONCE)
         if left and quarantine:
             echo(
-                f"{len(left)} are left, because no move mends them: run what made a step again and it makes a missing parent; "
-                "upgrade forgetscope for a newer record; wait for what is running."
+                f"{len(left)} are left, because no move mends them: run what made a step again and it makes a missing parent, "
+                "or the step that a calibration lacks; upgrade forgetscope for a newer record; wait for what is running."
             )
         elif left:
             echo(f"Nothing was changed. To move what is damaged out of the way: {_command('verify', store)} --quarantine")
@@ -89,7 +90,7 @@ def gc(
     as_json: option.JsonOfOne = False,
 ) -> None:
     """List, or with --yes free, what the results do not need: states that no step builds on, and leftovers."""
-    from forgetscope.housekeeping.freeing import free, freeable
+    from forgetscope.housekeeping.freeing import free, freeable, without_step
     from forgetscope.report.terminal.storage import freeable_view
 
     opened = fs.Store.existing(store)
@@ -99,11 +100,14 @@ def gc(
         found = [item for item in listed if free(opened, item)]
     if as_json:
         items = [{"what": item.kind, "step": item.id, "path": item.path, "bytes": item.bytes} for item in found]
-        print_json({"freed": yes, "bytes": sum(item.bytes for item in found), "items": items})
+        kept = [{"step": one.step.id, "path": one.folder} for one in without_step(opened)]
+        print_json({"freed": yes, "bytes": sum(item.bytes for item in found), "items": items, "without_step": kept})
         return
     print_view(freeable_view(found, yes, store))
     if len(found) < len(listed):
         echo(f"{len(listed) - len(found)} more were left: they have come into use meanwhile.")
+    if lonely := without_step(opened):
+        echo(f"Calibrations of steps that are not in {store} stay: {counted(len(lonely), 'folder')}, which `verify` names.")
     if found and not yes:
         command = f"{_command('gc', store)}{' --all' if every_state else ''} --yes"
         echo(f"Nothing was changed. Results stay; a run that needs a freed state recomputes it. To free this: {command}")
@@ -137,6 +141,7 @@ def export_to(
     from forgetscope.housekeeping.exporting import chains, export_steps, monitored, plan_files
     from forgetscope.outputs import EXPORT, refuse_foreign_file
     from forgetscope.report.words.units import size_text
+    from forgetscope.store import calibrations_of
 
     refuse_foreign_file(output, EXPORT, "export")
     opened, left_out = fs.Store.existing(store), Unreadable()
@@ -145,17 +150,20 @@ def export_to(
     plans = [file for file in plan_files(opened, left_out) if file.parent.name in (plan or []) or everything]
     left_out.tell(True)
     steps = chains(opened, ids) if ids or everything else []
+    beside = [one for step in steps for one in calibrations_of(opened, step)]
     seen = opened.observed() if everything else [step for name in observed or [] for step in monitored(opened, name)]
     with patiently() as progress:
         size = export_steps(
             *(steps, output),
+            calibrations=beside,
             observed=seen,
             plans=plans,
             states=not without_states,
             keepsakes=keepsakes_up_to,
             progress=progress,
         )
-    also = f" and {counted(len(seen), 'observed step')}" if seen else ""
+    also = f" with {counted(len(beside), 'calibration')}" if beside else ""
+    also += f" and {counted(len(seen), 'observed step')}" if seen else ""
     echo(
         f"Exported {counted(len(steps), 'step')}{also} to {output.resolve()}, {size_text(size)}. "
         f"Elsewhere: {_command('import', output.name)}"
@@ -186,8 +194,8 @@ def sql(
     query: Annotated[
         str,
         typer.Argument(
-            help="Over steps, classes, probes, pairs, rehearsal, confusion, predictions, keepsakes and carried; of observed "
-            "steps, over observed, observed_classes, observed_probes and so on."
+            help="Over steps, classes, probes, pairs, rehearsal, confusion, predictions, keepsakes and carried; of what acts "
+            "on predictions, over calibrated; of observed steps, over observed, observed_classes, observed_probes and so on."
         ),
     ],
     store: StoreArgument = option.DEFAULT_STORE,
@@ -199,7 +207,7 @@ def sql(
     from forgetscope.store.observed import ALL_OBSERVED_TABLES
     from forgetscope.store.stored import ALL_TABLES
 
-    if Path(query).is_dir():
+    if _is_folder(query):
         raise SpecError(f"{query} is a folder, and no question. Ask one: {_command('sql', 'FROM steps')} {shlex.quote(query)}")
     if re.search(r"\b(observed_)?(predictions|confusion)\b", query) and re.search(
         r"""(?<![\w."'])true(?![\w."'])""", query, re.IGNORECASE
@@ -214,15 +222,26 @@ def sql(
     print_either(lambda: rows(answer), lambda: answer_view(answer), as_json, whole=True)
 
 
+def _is_folder(text: str) -> bool:
+    """What is too long for a path, or has a character that none has, is not one."""
+    try:
+        return Path(text).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def _command(name: str, path: Path | str) -> str:
     """To be copied into a shell, whatever the path is called."""
     return shlex.join(["forgetscope", "store", name, str(path)])
 
 
 def tell_imported(result: Imported, source: str, store: Path) -> None:
-    echo(f"{counted(len(result.new), 'step')} imported into {store}, {len(result.present)} there already.")
+    (new, beside), (present, beside_present) = (_with_calibrations(places) for places in (result.new, result.present))
+    echo(f"{counted(new, 'step')} imported into {store}, {present} there already.")
+    if beside or beside_present:
+        echo(f"Of their calibrations {beside} imported, {beside_present} there already.")
     for path in result.quarantined:
-        echo(f"A damaged step was there: moved to {path} and replaced.")
+        echo(f"What was there was damaged: moved to {path} and replaced.")
     for place in result.taken:
         echo(f"{place} was not imported: another observed step of this name and number is in {store}, and stays.", err=True)
     if result.taken:
@@ -231,3 +250,9 @@ def tell_imported(result: Imported, source: str, store: Path) -> None:
         for id, reason in result.damaged.items():
             echo(f"{id if '/' in id else f'Step {id[:8]}'} was not imported: {reason}", err=True)
         echo(f"{source} is damaged. Get it, or export it, again and import that: what is here stays.", err=True)
+
+
+def _with_calibrations(places: Sequence[str]) -> tuple[int, int]:
+    """How many steps and how many calibrations these are."""
+    calibrations = sum(place.startswith("calibrated/") for place in places)
+    return len(places) - calibrations, calibrations

@@ -13,9 +13,10 @@ from forgetscope.benchmark.costs import Rates
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
 from forgetscope.errors import TRACEBACK, DamagedData, DataError, ForgetscopeError, Interrupted
-from forgetscope.experiment.calibration import measure_rates
+from forgetscope.experiment.calibration import calibrate_locked
 from forgetscope.experiment.chain import run_locked
 from forgetscope.experiment.settings import Settings, choose_settings
+from forgetscope.experiment.speed import measure_rates
 from forgetscope.experiment.stopping import Stop
 from forgetscope.learning.plugins import load_all
 from forgetscope.outputs import Note
@@ -75,6 +76,9 @@ class Executor:
         spec, first = (StepSpec.model_validate(job[name]) for name in ("spec", "first"))
         common = (self.data, self.store, self.settings, lambda end: on_epoch(end.epoch, end.loss, end.accuracy), note, stop)
         step = run_locked(job["id"], spec, parent, *common, first)
+        if parent is not None and step.divergence is None:
+            for calibration in job["calibrations"]:
+                calibrate_locked(step, parent, calibration, self.data, self.store, self.settings, note, first)
         return {"event": "done", "seconds": step.info["timings"]["seconds"], "diverged": step.divergence}
 
     def calibrate(self, run: Mapping[str, Any]) -> Rates:

@@ -1,6 +1,6 @@
 """From what is wanted to a store that has all of it: what is there, how long the rest will take, and the run itself."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -15,13 +15,15 @@ from forgetscope.data.library import load_data
 from forgetscope.engines.dispatch import Dispatch, Outcome, Prospect, Watcher, divergence
 from forgetscope.engines.queue import JobQueue
 from forgetscope.engines.work import Engine, Place, Work
-from forgetscope.errors import DataError, StoreError
+from forgetscope.errors import DamagedStep, DataError, StoreError
 from forgetscope.experiment.stopping import Stop, on_signals
 from forgetscope.files import locked_if_free
 from forgetscope.learning.plugins import load_all, source_digests
 from forgetscope.outputs import Note
 from forgetscope.spec import RunSpec
-from forgetscope.store import Store
+from forgetscope.store import Store, has_calibrations, stored_calibration
+
+CALIBRATING = 0.03  # of the cost of a step, what its calibrations take where it is there already
 
 
 def carry_out(
@@ -102,8 +104,7 @@ def engaged(place: Place, plan: Plan, store: Store, *, looking: bool = False) ->
     if not looking:
         load_all(plan.sources)
         data = load_data(plan.data.name, plan.template.image_size, verify=False)
-        steps = ((job.spec, job.past_classes) for job in plan.jobs.values())
-        check_steps(steps, data, None if settings is None else settings.device)
+        check_steps(plan, data, None if settings is None else settings.device)
     store.prepare()
     device, threads = (settings.device.type, settings.threads) if settings else (place.device, place.threads or 1)
     with place.hired(Work(plan, store, device, threads, place.channels_last, place.compile)) as engine:
@@ -115,7 +116,7 @@ def prospect(engine: Engine, *, calibrating: bool, stop: Stop, note: Note, shard
     plan, store = engine.work.plan, engine.work.store
     journal = record_plan(store, plan, shard) if plan.recorded else None
     if journal is None:  # nobody but the steps themselves can tell; they are few
-        done = {id for id in plan.jobs if _is_whole(store, id, note)}
+        done = {id for id, job in plan.jobs.items() if _is_whole(store, id, note, job.calibrations)}
         bad = {id for id in done if store.step(id).divergence is not None}
     else:
         done = plan.done(store)
@@ -128,8 +129,9 @@ def prospect(engine: Engine, *, calibrating: bool, stop: Stop, note: Note, shard
         rates = engine.calibrate(stop)
         if journal is not None:
             journal.write("rates", setting=_setting(engine), rates=asdict(rates))
-    expected = estimate(plan, todo, rates, engine.count) if rates else None
+    expected = estimate(plan, todo - store.ids(), rates, engine.count) if rates else None
     costs = {id: step_seconds(job, plan, rates) if rates else step_work(job, plan) for id, job in plan.jobs.items()}
+    costs |= {id: CALIBRATING * costs[id] for id in todo & store.ids()}
     return Prospect(journal, frozenset(part), frozenset(done), frozenset(bad), frozenset(todo), expected, costs)
 
 
@@ -148,11 +150,19 @@ def run_all(engine: Engine, ahead: Prospect, watcher: Watcher, stop: Stop, *, ra
     return outcome
 
 
-def _is_whole(store: Store, id: str, note: Note) -> bool:
-    """Whether a step is there; a damaged one is moved to quarantine, so that it is not."""
+def _is_whole(store: Store, id: str, note: Note, calibrations: Sequence[str]) -> bool:
+    """Whether a step is there, with these calibrations; what is damaged is moved to quarantine, so that it is not."""
     if expelled := store.expel(id, note):
         note(f"{expelled}; computing it again.")
-    return id in store
+    if id not in store:
+        return False
+    for one in (stored_calibration(store, store.step(id), name) for name in calibrations):
+        try:
+            if one.there:
+                one.verify()
+        except DamagedStep as damage:
+            note(f"{one.title} is damaged: {damage.reason}. Moved to {store.quarantine(one.folder)}; making it again.")
+    return has_calibrations(store, id, calibrations)
 
 
 @contextmanager

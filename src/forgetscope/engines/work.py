@@ -50,7 +50,8 @@ class Work:
     def request(self, job: Job) -> dict[str, Any]:
         """What a worker must know of a job."""
         first, spec = (step.model_dump(mode="json") for step in (chain_of(self.plan.jobs, job.id)[0].spec, job.spec))
-        return {"id": job.id, "parent": job.parent, "spec": spec, "first": first}
+        calibrations = list(job.calibrations)
+        return {"id": job.id, "parent": job.parent, "spec": spec, "first": first, "calibrations": calibrations}
 
 
 class Engine(Protocol):

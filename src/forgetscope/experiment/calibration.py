@@ -1,160 +1,155 @@
-"""How fast this machine trains, probes, evaluates and saves, measured in well under a minute: plans tell the time from it."""
+"""Calibrations of a trained step: offsets or scales on its logits, found without test images. The step stays as it is, and so
+does the network from which the next one goes on.
+"""
 
-import resource
-import sys
-import tempfile
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from forgetscope.benchmark.costs import Rates
-from forgetscope.data.images import DataSet
-from forgetscope.data.preprocessing import Normalisation
-from forgetscope.experiment.chain import run_chain
-from forgetscope.experiment.preparation import Inherited, assemble
+from forgetscope.calibrating.adjustment import Calibration
+from forgetscope.calibrating.evening import Evening
+from forgetscope.calibrating.held_out import evening_from_held_out
+from forgetscope.calibrating.published import bias_correction, offset, weight_aligning
+from forgetscope.choices import named_calibration
+from forgetscope.data.images import DataSet, demand_unchanged
+from forgetscope.experiment.evaluation import BATCH, evaluate, logits_of
+from forgetscope.experiment.forecast import StepForecast
+from forgetscope.experiment.preparation import Prepared, held_out_images, load_trained, prepare
 from forgetscope.experiment.settings import Settings
-from forgetscope.files import replace_durably
-from forgetscope.learning.networks import build_network
+from forgetscope.files import locked
+from forgetscope.learning.networks import build_network, head_of
 from forgetscope.learning.plugins import blaming_own_code
-from forgetscope.learning.rsgd import EpochSoFar, make_optimiser, train_step
-from forgetscope.learning.snapshots import Snapshot, save_snapshot
-from forgetscope.measuring.measurement import ProbeData, measure
-from forgetscope.randomness import Streams
-from forgetscope.spec import RunSpec, StepSpec, step_specs
-from forgetscope.store import Store
+from forgetscope.spec import StepSpec
+from forgetscope.store import CalibrationRecord, Store, StoredCalibration, StoredStep, commit_calibration, stored_calibration
+from forgetscope.store.tables import Indices
 
-PATIENCE = 4.0  # seconds for each rate; training that is slower is measured on smaller batches
-CLASSES, IMAGES = 4, 250  # of each class, at most
-FEW = 4  # images of each class that the smallest step learns and is tested on
+Values = NDArray[np.float64]
 
 
 @blaming_own_code()
-def measure_rates(
-    run: RunSpec, data: DataSet, store: Store, settings: Settings, sources: Mapping[str, str] | None = None
-) -> Rates:
-    """On a few real images, with the run's own network, options and store. sources: SHA-256 of a user's own code, by name."""
-    with settings.applied():
-        scene = _Scene(run, data, settings, sources or {})
-        first, image = (scene.training(spec) for spec in scene.specs)
-        images = max(32, int(PATIENCE / image))  # a forward pass takes a third of what training takes
-        measured, evaluated = scene.measuring(images), scene.evaluating(images)
-        with tempfile.TemporaryDirectory(prefix="calibration-", dir=store.path / "working") as folder:
-            epoch, step = scene.saving(Path(folder)), scene.smallest_step(Store(folder))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Rates(first, image, measured, evaluated, epoch, step, peak, scene.state_bytes, scene.features)
+def calibrate_locked(
+    step: StoredStep,
+    parent: StoredStep,
+    calibration: str,
+    data: DataSet,
+    store: Store,
+    settings: Settings,
+    note: Callable[[str], None] = lambda text: None,
+    first: StepSpec | None = None,
+) -> StoredCalibration:
+    """Make one calibration of a step, unless it is there; one process at a time. calibration: in its canonical form."""
+    made = stored_calibration(store, step, calibration)
+    waiting = f"Another process is making {calibration} of step {step.id[:8]}; waiting for it."
+    with locked(store.lock_file(made.id), note, waiting, done=lambda: made.there):
+        if made.there:
+            return made
+        began = time.monotonic()
+        with settings.applied():
+            record = _calibrate(step, parent, calibration, data, store, settings, first)
+        demand_unchanged(data)
+        record = replace(record, seconds=time.monotonic() - began)
+        return commit_calibration(store, record, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-class _Enough(Exception):
-    pass
+def _calibrate(
+    step: StoredStep,
+    parent: StoredStep,
+    calibration: str,
+    data: DataSet,
+    store: Store,
+    settings: Settings,
+    first: StepSpec | None,
+) -> CalibrationRecord:
+    """The step as it began, then with the weights that training left. Test images are looked at last."""
+    begun = prepare(parent, step.spec, data, settings, first)
+    (name, options), held_out = named_calibration(calibration), 0
+    found: Calibration
+    if name == "evening" and options["source"] == "keepsakes":
+        forecast = StepForecast(begun)  # which looks at the network as the step begins
+        load_trained(begun.network, step)
+        found = forecast.evening(**_evening_options(options))
+    else:
+        load_trained(begun.network, step)
+        images, nodes = _held_out(begun)
+        held_out = 0 if name in ("offset", "weight-aligning") else _bytes_of_past(begun, images, nodes)
+        match name:
+            case "offset":
+                found = offset(len(begun.classes), len(begun.past), float(options["logits"]))
+            case "weight-aligning":
+                found = weight_aligning(*head_of(begun.network), len(begun.past))
+            case "bias-correction":
+                found = bias_correction(_logits(begun, images), nodes, len(begun.past))
+            case _:
+                learned, counted = _when_learned(begun, parent, store, first)
+                own = _evening_options(options)
+                found = evening_from_held_out(_logits(begun, images), nodes, learned, counted=counted, **own)
+    expected = {"expected_as_trained": found.before, "expected": found.after} if isinstance(found, Evening) else {}
+    return CalibrationRecord(
+        step=step,
+        calibration=calibration,
+        scales=found.adjustment.scales,
+        offsets=found.adjustment.offsets,
+        predictions=evaluate(begun, found.adjustment.of),
+        said=found.said,
+        expected=expected,
+        held_out=held_out,
+        seconds=0.0,
+        environment=settings.environment(),
+    )
 
 
-class _Scene:
-    """A network, and a few images of a few classes: the first half of them past, the others new."""
-
-    def __init__(self, run: RunSpec, data: DataSet, settings: Settings, sources: Mapping[str, str]) -> None:
-        device, self.settings = settings.device, settings
-        labels = np.unique(data.train.labels)[:CLASSES].tolist()
-        self.sequence = [labels[: len(labels) // 2], labels[len(labels) // 2 :]]
-        of = {label: np.flatnonzero(data.train.labels == label)[:IMAGES] for label in labels}
-        self.specs = step_specs(run, self.sequence, data.augmentation, sources)
-        self.data = replace(data, train=data.train.first(FEW, labels), test=data.test.first(FEW, labels))
-        self.normalise = Normalisation.of(data, device, settings.channels_last)
-        network = build_network(run.network, len(self.sequence[0]), np.random.default_rng(0), sources.get(run.network))
-        inherited = Inherited.of_first_step({label: of[label] for label in self.sequence[0]})
-        step = assemble(_plainly(self.specs[1]), run.network, network.to(device), data, self.normalise, inherited, of)
-        self.network, self.new, self.past = step.network, step.new_set, step.full_past()
-        self.features = float(step.network.head.in_features)  # type: ignore[arg-type, union-attr]
-        self.state_bytes = float(sum(tensor.nbytes for tensor in self.network.state_dict().values()))
-
-    def training(self, spec: StepSpec) -> float:
-        """Seconds per image."""
-        whole = spec.training.batch
-        slowly = self._trained(spec, min(whole, 8), 0.0)
-        return self._trained(spec, min(whole, max(8, int(PATIENCE / 2 / slowly))), PATIENCE)
-
-    def _trained(self, spec: StepSpec, batch: int, patience: float) -> float:
-        # Without end and with a learning rate at which nothing diverges.
-        training = spec.training.model_copy(update={"epochs": 10**6, "batch": batch, "learning_rate": 1e-4})
-        past, alpha = (None, 0.0) if spec.rehearsal is None else (self.past, spec.rehearsal.alpha)
-        ends: list[float] = []
-
-        def iteration_ended(so_far: EpochSoFar) -> None:
-            ends.append(self._now())
-            if len(ends) > 1 and ends[-1] - ends[0] >= patience:  # the first iteration warms up
-                raise _Enough
-
-        optimiser, streams = make_optimiser(self.network, training), Streams(0, spec.step)
-        try:
-            for _ in train_step(
-                self.network, optimiser, self.new, past, self.normalise, training, alpha, streams, on_iteration=iteration_ended
-            ):
-                pass
-        except _Enough:
-            pass
-        return (ends[-1] - ends[0]) / (len(ends) - 1) / batch
-
-    def measuring(self, images: int) -> float:
-        """Seconds per image of a probe of about so many."""
-        (past, past_nodes), (new, new_nodes) = (
-            (s.images[: images // 2], s.nodes[: images // 2]) for s in (self.past, self.new)
-        )
-        marks = torch.arange(len(past)) % 2 == 0
-        probed = ProbeData(past, past_nodes, marks, new, new_nodes, prepare=self.normalise)
-        return self._repeated(lambda: measure(self.network, probed, trusted=True)) / (len(past) + len(new))
-
-    def evaluating(self, images: int) -> float:
-        """Seconds per image."""
-        self.network.eval()
-        pixels = self.new.images[:images]
-        with torch.no_grad():
-            return self._repeated(lambda: self.network(self.normalise(pixels))) / len(pixels)
-
-    def saving(self, folder: Path) -> float:
-        """Seconds for a snapshot."""
-        weights = [parameter.detach().clone() for parameter in self.network.parameters()]
-        state, images = self.network.state_dict(), torch.zeros(1, dtype=torch.int16)
-        snapshot = Snapshot(0, 1, 0, self.settings.recorded(), [], state, weights, {}, {}, images)
-        return self._repeated(lambda: save_snapshot(folder, snapshot, replace_durably))
-
-    def smallest_step(self, store: Store) -> float:
-        """Seconds of a step that learns and measures next to nothing: what each step costs besides that."""
-        once = {"epochs": 1, "batch": 8}
-        specs = [spec.model_copy(update={"training": spec.training.model_copy(update=once)}) for spec in self.specs]
-        store.prepare()
-        steps = run_chain(specs, self.data, store, self.settings)
-        return float(np.mean([step.info["timings"]["seconds"] for step in steps]))
-
-    def _repeated(self, work: Callable[[], object]) -> float:
-        """Median seconds of a few runs; the first of them warms up."""
-        times: list[float] = []
-        while len(times) < 2 or (sum(times) < PATIENCE / 2 and len(times) < 50):
-            begin = self._now()
-            work()
-            times.append(self._now() - begin)
-        return float(np.median(times[1:]))
-
-    def _now(self) -> float:
-        """When all that was asked of the device is done."""
-        if self.settings.device.type == "cuda":
-            torch.cuda.synchronize()
-        elif self.settings.device.type == "mps":
-            torch.mps.synchronize()
-        return time.perf_counter()
-
-
-def _plainly(spec: StepSpec) -> StepSpec:
-    """With policy and method that cost nothing, no keepsakes, no forecast: the run's own cost is part of the smallest step."""
-    assert spec.rehearsal is not None  # a second step has one
-    plain = {
-        "policy": "uniform",
-        "policy_source": None,
-        "method": None,
-        "method_source": None,
-        "keepsake": None,
-        "forecast": None,
+def _evening_options(options: Mapping[str, float | str]) -> dict[str, Any]:
+    shrinkage = options["shrinkage"]
+    return {
+        "strength": options["strength"],
+        "shrinkage": None if shrinkage == "estimated" else shrinkage,
+        "level": options["level"],
     }
-    return spec.model_copy(update={"rehearsal": spec.rehearsal.model_copy(update=plain)})
+
+
+def _held_out(step: Prepared) -> tuple[Indices, NDArray[np.int64]]:
+    """Training images that no step trains on, of all classes, and their nodes."""
+    found = [held_out_images(step.spec, step.data, label) for label in step.classes]
+    return np.concatenate(found), np.repeat(np.arange(len(found)), [len(images) for images in found])
+
+
+def _bytes_of_past(step: Prepared, images: Indices, nodes: NDArray[np.int64]) -> int:
+    return int((nodes < len(step.past)).sum()) * int(step.data.train.images[images[:1]].nbytes)
+
+
+def _logits(step: Prepared, images: Indices) -> Values:
+    """[n, k] of training images."""
+    parts = np.split(images, range(BATCH, len(images), BATCH))
+    return np.concatenate([logits_of(step, step.data.train, part) for part in parts])
+
+
+def _when_learned(step: Prepared, parent: StoredStep, store: Store, first: StepSpec | None) -> tuple[Values, NDArray[np.int64]]:
+    """[P]: the share of each past class's held-out images that the network recognised which had just learned it, and of how
+    many."""
+    accuracy, counted, nodes = np.full(len(step.past), np.nan), np.zeros(len(step.past), np.int64), 0
+    source = None if first is None else first.network_source
+    for before in store.chain(parent.id):
+        nodes += len(before.spec.classes)
+        network = build_network(step.network_name, nodes, None, source).to(step.normalise.mean.device)
+        load_trained(network, before)
+        for node in range(nodes - len(before.spec.classes), nodes):
+            images = held_out_images(step.spec, step.data, step.past[node])
+            counted[node] = len(images)
+            if len(images):
+                accuracy[node] = _accuracy(network, step, images, node)
+    return accuracy, counted
+
+
+@torch.no_grad()
+def _accuracy(network: torch.nn.Module, step: Prepared, images: Indices, node: int) -> float:
+    network.eval()
+    inputs = torch.from_numpy(step.data.train.images[images]).to(step.normalise.mean.device)
+    return float((network(step.normalise(inputs)).argmax(dim=1) == node).double().mean())

@@ -6,27 +6,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from forgetscope.benchmark.plans import Plan, chain_of
 from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
 from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import SpecError
 from forgetscope.experiment.settings import check_precision
+from forgetscope.learning.budgets import demand_room
 from forgetscope.learning.methods import make_method
-from forgetscope.learning.networks import build_network, check_features
+from forgetscope.learning.networks import build_network, check_features, head_of
 from forgetscope.learning.plugins import blaming_own_code
 from forgetscope.spec import RehearsalSpec, StepSpec
 
 
 @blaming_own_code()
-def check_steps(steps: Iterable[tuple[StepSpec, int]], data: DataSet, device: torch.device | None) -> None:
-    """Each step with the number of its past classes. device: None where others than this machine's compute."""
-    listed = list(steps)
-    _check_rehearsal(listed)
-    _check_methods({spec.rehearsal for spec, _ in listed if spec.rehearsal is not None})
+def check_steps(plan: Plan, data: DataSet, device: torch.device | None) -> None:
+    """device: None where others than this machine's compute."""
+    specs = [job.spec for job in plan.jobs.values()]
+    _check_rehearsal([(job.spec, job.past_classes) for job in plan.jobs.values()])
+    _check_methods({spec.rehearsal for spec in specs if spec.rehearsal is not None})
     if device is not None:
-        for spec in {spec.training.precision: spec for spec, _ in listed}.values():
+        for spec in {spec.training.precision: spec for spec in specs}.values():
             check_precision(device, spec)
-    _check_networks([spec for spec, _ in listed if spec.network is not None], data)
+    _check_networks([spec for spec in specs if spec.network is not None], data)
+    _check_bytes(plan)
 
 
 def _check_rehearsal(steps: Sequence[tuple[StepSpec, int]]) -> None:
@@ -49,11 +52,32 @@ def _check_rehearsal(steps: Sequence[tuple[StepSpec, int]]) -> None:
 def _check_methods(rehearsals: Iterable[RehearsalSpec]) -> None:
     """That each can be made, and that the run has what it needs."""
     for spec in rehearsals:
-        if "keepsakes" in make_method(spec.method, spec.method_source).needs and spec.keepsake is None:
+        needs = make_method(spec.method, spec.method_source).needs
+        if "past images" in needs and spec.memory_bytes is not None:
+            raise SpecError(
+                f"memory_bytes = {spec.memory_bytes}: method = {spec.method!r} needs all past images, however many bytes they "
+                "are. Leave memory_bytes out. Nothing was started."
+            )
+        if "keepsakes" in needs and spec.keepsake is None:
             raise SpecError(
                 f"method = {spec.method!r} needs keepsakes, and keepsake = 'none' makes none. Set keepsake = 'variance'. "
                 "Nothing was started."
             )
+
+
+def _check_bytes(plan: Plan) -> None:
+    """That a budget in bytes has room for an image of each class, now that the networks can be built."""
+    widths = dict[tuple[str | None, str | None], int]()
+    for id, job in sorted(plan.jobs.items(), key=lambda entry: -entry[1].past_classes):  # so that the remedy serves all of them
+        rehearsal = job.spec.rehearsal
+        if rehearsal is None or rehearsal.memory_bytes is None:
+            continue
+        first = chain_of(plan.jobs, id)[0].spec
+        if (network := (first.network, first.network_source)) not in widths:
+            widths[network] = head_of(build_network(str(first.network), 1, None, first.network_source))[0].shape[1]
+        stores_logits = "stored logits" in make_method(rehearsal.method, rehearsal.method_source).needs
+        prices = plan.prices(id, rehearsal, widths[network], stores_logits)
+        demand_room(rehearsal.memory_bytes, prices, f" of step {job.spec.step}", " Nothing was started.")
 
 
 def _check_networks(first_steps: Sequence[StepSpec], data: DataSet) -> None:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from forgetscope.calibrating.evening import Evening, Level, evening_from_keepsakes
 from forgetscope.experiment.preparation import Prepared, training_set
 from forgetscope.forecasting.forecaster import IMAGES, Forecaster, KnownClass
 from forgetscope.forecasting.stand_ins import SeenImages, estimated_terms
@@ -58,9 +59,14 @@ class StepForecast:
         """Those of the step, with what later steps need for a forecast."""
         found = {self._step.past[node]: probability for node, probability in self._probabilities.items()}
         return {
-            label: None if one is None else replace(one, probability=found.get(label, one.probability))
+            label: None if one is None else replace(one, probability=found.get(label, one.probability) or None)
             for label, one in self._step.keepsakes.items()
         }
+
+    @property
+    def missing(self) -> list[str | None]:
+        """Why there is no forecast, of each past class."""
+        return [_why_none(one, self._probabilities.get(node, 0.0)) for node, one in self.known.items()]
 
     def measure(self) -> Tensor:
         """[forecast, P], now."""
@@ -70,6 +76,18 @@ class StepForecast:
                 found = self._forecaster.forecast(now, head_of(self._step.network))
                 values = np.stack([found.forgetting, found.low, found.high, *self._estimates(now)])
             return torch.from_numpy(np.where(np.isfinite(values), values, np.nan))
+
+    def evening(self, strength: float, shrinkage: float | None, level: Level) -> Evening:
+        """Offsets on past classes, now."""
+        with self._timed():
+            return evening_from_keepsakes(
+                self._forecaster,
+                self._features(),
+                head_of(self._step.network),
+                strength=strength,
+                shrinkage=shrinkage,
+                level=level,
+            )
 
     def carried(self) -> dict[int, Carried | None]:
         """What the next step starts from, by past class; None where nothing is known."""
@@ -108,6 +126,13 @@ class StepForecast:
         begin = time.monotonic()
         yield
         self.seconds += time.monotonic() - begin
+
+
+def _why_none(one: KnownClass | None, probability: float) -> str | None:
+    if one is None:
+        return "no forecast: the step before has no keepsake of it"
+    why = one.unpredictable if probability else "draws from its keepsake are never taken for it"
+    return why and f"no forecast: {why}"
 
 
 def _looked_at(step: Prepared) -> tuple[Tensor, NDArray[np.int64]]:

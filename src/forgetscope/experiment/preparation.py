@@ -18,9 +18,9 @@ from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.experiment.objective import first_objective, make_objective
 from forgetscope.experiment.settings import Settings
 from forgetscope.forecasting.accuracy import class_accuracies
-from forgetscope.learning.budgets import quotas
+from forgetscope.learning.budgets import Prices, neyman, quotas
 from forgetscope.learning.candidates import Candidates
-from forgetscope.learning.methods import Objective
+from forgetscope.learning.methods import Objective, make_method
 from forgetscope.learning.networks import build_network, check_features, grow_head, head_of
 from forgetscope.learning.policies import choose
 from forgetscope.learning.rsgd import TrainingSet
@@ -75,14 +75,14 @@ class Inherited:
         if ((when_learned < 0) | (when_learned > 1)).any():
             raise _not_its_own(parent, "classes.parquet", "an accuracy that is not between 0 and 1")
         state, older = parent.state(), table["class_id"][: -len(parent.spec.classes)]
-        history = state.pop(IMAGE_HISTORY, None)
+        history, introduced = state.pop(IMAGE_HISTORY, None), table["introduced_step"]
         if history is None or history.ndim != 1 or history.dtype.kind not in "iu":
             raise _not_its_own(parent, STATE, f"no {IMAGE_HISTORY}, or one of another form")
-        kept = _kept(parent, older, data)
+        kept = _kept(parent, dict(zip(older, introduced, strict=False)), data, state)
         return cls(
             state=state,
             classes=tuple(table["class_id"]),
-            introduced=tuple(table["introduced_step"]),
+            introduced=tuple(introduced),
             when_learned=when_learned,
             learned_last=parent.spec.classes,
             history=history.astype(np.int64),
@@ -107,13 +107,27 @@ def _check_classes(parent: StoredStep, table: Mapping[str, list[int]], data: Dat
         raise _not_its_own(parent, "classes.parquet", reason)
 
 
-def _kept(parent: StoredStep, older: Sequence[int], data: DataSet) -> dict[int, Indices]:
-    """The parent's rehearsal set: of each class as many of its images as its budget says, none twice, in order of selection."""
+def _kept(
+    parent: StoredStep, older: Mapping[int, int], data: DataSet, state: Mapping[str, NDArray[np.generic]]
+) -> dict[int, Indices]:
+    """The parent's rehearsal set: of each class as many of its images as its budget says, none twice, in order of selection.
+
+    older: its past classes and their steps. What spread their images had is not known here: of quotas that depend on it, how
+    many the classes of one step have together."""
     table = parent.table("rehearsal")
     labels, images, positions = (table[name].to_numpy() for name in ("class_id", "image", "position"))
     kept = {label: images[labels == label] for label in older}
     usable = {label: _images_to_use(parent.spec, data, label) for label in older}
-    quota = {} if parent.spec.rehearsal is None else _quotas(parent.spec.rehearsal, usable, data)
+    quota, spec, prices = dict[int, int](), parent.spec.rehearsal, None
+    if spec is not None and spec.memory_bytes is not None:
+        features, stores_logits = _width(parent, state), STORED_LOGITS in state
+        prices = Prices.of(spec, data.shape, older, features=features, stores_logits=stores_logits)
+        if prices.least > spec.memory_bytes:
+            raise _not_its_own(parent, STATE, f"a head of {features} features, for which this step had no room")
+    if spec is not None:
+        quota = _quotas(spec, usable, data, prices)
+    if spec is not None and spec.quota is not None:
+        quota = _as_found(parent, quota, older, {label: len(chosen) for label, chosen in kept.items()})
     for label, chosen in kept.items():
         in_order = np.array_equal(positions[labels == label], np.arange(quota[label]))
         if not in_order or len(np.intersect1d(chosen, usable[label])) != quota[label]:
@@ -122,6 +136,27 @@ def _kept(parent: StoredStep, older: Sequence[int], data: DataSet) -> dict[int, 
     if len(labels) != sum(quota.values()):
         raise _not_its_own(parent, "rehearsal.parquet", "images of classes that were not past in this step")
     return kept
+
+
+def _as_found(
+    parent: StoredStep, balanced: Mapping[int, int], steps: Mapping[int, int], found: Mapping[int, int]
+) -> dict[int, int]:
+    """Quotas by what there is, if that can be: each class has an image, and those of one step together what they must."""
+    for step in set(steps.values()):
+        mine = [label for label in steps if steps[label] == step]
+        wanted, there = sum(balanced[label] for label in mine), sum(found[label] for label in mine)
+        if wanted != there or min(found[label] for label in mine) < 1:
+            reason = f"{there} images of the classes of step {step}, where this step rehearsed {wanted}, and some of each"
+            raise _not_its_own(parent, "rehearsal.parquet", reason)
+    return dict(found)
+
+
+def _width(parent: StoredStep, state: Mapping[str, NDArray[np.generic]]) -> int:
+    """How many features the head of the parent's network takes."""
+    weight = state.get("head.weight")
+    if weight is None or weight.ndim != 2:
+        raise _not_its_own(parent, STATE, "no head.weight, or one of another form")
+    return int(weight.shape[1])
 
 
 def _stored(
@@ -289,15 +324,43 @@ def _first_weights(spec: StepSpec, data: DataSet) -> np.random.Generator:
 def _images_to_use(spec: StepSpec, data: DataSet, label: int) -> Indices:
     """A class's training images, in order, without those that are set aside for validation."""
     images = np.flatnonzero(data.train.labels == label)
+    return images[~np.isin(images, held_out_images(spec, data, label))]
+
+
+def held_out_images(spec: StepSpec, data: DataSet, label: int) -> Indices:
+    """Those that are set aside, in order."""
+    images = np.flatnonzero(data.train.labels == label)
     aside = round((spec.training.validation or 0.0) * len(images))
-    held = Streams(spec.seed, 0)("validation", label).permutation(len(images))[:aside]
-    return np.delete(images, held)
+    return np.sort(images[Streams(spec.seed, 0)("validation", label).permutation(len(images))[:aside]])
 
 
-def _quotas(spec: RehearsalSpec, usable: Mapping[int, Indices], data: DataSet) -> dict[int, int]:
-    """usable: the images of each past class."""
+def _quotas(spec: RehearsalSpec, usable: Mapping[int, Indices], data: DataSet, prices: Prices | None = None) -> dict[int, int]:
+    """Balanced ones. usable: the images of each past class; prices: where there is a budget in bytes."""
     sizes, whole = {label: len(images) for label, images in usable.items()}, np.bincount(data.train.labels)
-    return quotas(spec, sizes, {label: int(whole[label]) for label in usable})
+    return quotas(spec, sizes, {label: int(whole[label]) for label in usable}, prices)
+
+
+def _quotas_now(
+    spec: RehearsalSpec,
+    inherited: Inherited,
+    images_of: Mapping[int, Indices],
+    network: nn.Module,
+    data: DataSet,
+    candidates: Mapping[int, Candidates],
+) -> dict[int, int]:
+    """Of a step that begins. candidates: of the classes that the parent learned, where quotas depend on their images."""
+    introduced, prices = dict(zip(inherited.classes, inherited.introduced, strict=True)), None
+    if spec.memory_bytes is not None:
+        stores_logits = "stored logits" in make_method(spec.method, spec.method_source).needs
+        features = head_of(network)[0].shape[1]
+        prices = Prices.of(spec, data.shape, introduced, features=features, stores_logits=stores_logits)
+    found = _quotas(spec, {label: images_of[label] for label in inherited.classes}, data, prices)
+    if spec.quota is None:
+        return found
+    kept = {label: len(images) for label, images in inherited.kept.items()}
+    sizes = {label: len(one) for label, one in candidates.items()}
+    weights = {label: len(one) * one.gradient_spread for label, one in candidates.items()}
+    return neyman(found, introduced, {**kept, **weights}, {**kept, **sizes})
 
 
 def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, data: DataSet) -> None:
@@ -305,14 +368,24 @@ def _take_over(network: nn.Module, parent: StoredStep, inherited: Inherited, dat
     learned = sum(len(_images_to_use(parent.spec, data, label)) for label in inherited.learned_last)
     if len(inherited.history) != learned:
         raise _not_its_own(parent, STATE, f"{IMAGE_HISTORY} of {len(inherited.history)} images, and the step learned {learned}")
+    _load(network, inherited.state, parent)
+
+
+def load_trained(network: nn.Module, step: StoredStep) -> None:
+    """The weights that a step left, into its network as it is when the step begins."""
+    beside = (IMAGE_HISTORY, STORED_LOGITS)
+    _load(network, {name: array for name, array in step.state().items() if name not in beside}, step)
+
+
+def _load(network: nn.Module, arrays: Mapping[str, NDArray[np.generic]], owner: StoredStep) -> None:
     try:
-        state = {name: torch.from_numpy(array) for name, array in inherited.state.items()}
+        state = {name: torch.from_numpy(array) for name, array in arrays.items()}
         for name, tensor in network.state_dict().items():
             if name in state and state[name].dtype != tensor.dtype:  # else it would be converted without a word
                 raise TypeError(f"{name} is {state[name].dtype}, not {tensor.dtype}")
         network.load_state_dict(state)
     except (RuntimeError, TypeError) as error:
-        raise _not_its_own(parent, STATE, " ".join(str(error).split())[:300]) from None
+        raise _not_its_own(owner, STATE, " ".join(str(error).split())[:300]) from None
 
 
 def _check_keepsakes(network: nn.Module, parent: StoredStep, inherited: Inherited, kind: Kept | None) -> None:
@@ -362,17 +435,24 @@ def _look_back(
     nodes."""
     if spec.rehearsal is None:
         return {}, {}
-    quota = _quotas(spec.rehearsal, {label: images_of[label] for label in inherited.classes}, data)
     sizes = [len(images_of[label]) for label in inherited.learned_last]
     history = dict(zip(inherited.learned_last, np.split(inherited.history, np.cumsum(sizes)[:-1]), strict=True))
+
+    def candidates_of(label: int) -> Candidates:
+        images = torch.from_numpy(data.train.images[images_of[label]]).to(normalise.mean.device)
+        node, augmentation = inherited.classes.index(label), spec.training.augmentation
+        return Candidates(images, node, history[label], network, normalise, augmentation, streams)
+
+    # Where quotas depend on all of them, they are looked at once.
+    looked_at = {label: candidates_of(label) for label in inherited.learned_last if spec.rehearsal.quota is not None}
+    quota = _quotas_now(spec.rehearsal, inherited, images_of, network, data, looked_at)
     chosen, keepsakes, kind = dict[int, Indices](), dict(inherited.keepsakes), spec.rehearsal.keepsake
     made = dict[int, tuple[Keepsake, NDArray[np.float64]]]()  # with features, by head node
     for node, label in enumerate(inherited.classes):
         if label in inherited.kept:
             chosen[label] = inherited.kept[label][: quota[label]]
             continue
-        images = torch.from_numpy(data.train.images[images_of[label]]).to(normalise.mean.device)
-        candidates = Candidates(images, node, history[label], network, normalise, spec.training.augmentation, streams)
+        candidates = looked_at.pop(label) if label in looked_at else candidates_of(label)
         # A stream per class: which images of a class are kept does not depend on which other classes there are.
         stream, source = streams("policy", label), spec.rehearsal.policy_source
         try:

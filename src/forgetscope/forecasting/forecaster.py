@@ -6,12 +6,13 @@ A class that was learned with accuracy a, and of which the share r of its images
 
 where p_then and p_now are the head's mean probabilities of the class on features drawn from its keepsake, as they lay when it
 was learned and translated to where they would lie now, and p_memory is that on its images in memory. Predicted forgetting is
-1 - A / a.
+1 - A / a, with A at most 1: no class is recognised more often than always.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from forgetscope.measuring.keepsakes import FITTED_IMAGES, Carried, Spread
 DRAWS = 400  # of a class's features
 IMAGES = FITTED_IMAGES
 QUANTILE = 1.96
+FEWEST = 5  # images that a class was recognised on: of fewer, a is known to no better than a half of itself
 
 Head = tuple[NDArray[np.floating], NDArray[np.floating]]  # weight [k, d], bias [k]
 
@@ -42,6 +44,17 @@ class KnownClass:
     probability: float | None = None
     error: float = 0.0  # standard error of its predicted forgetting in steps before
 
+    @property
+    def unpredictable(self) -> str | None:
+        """Why nothing can be said of it: everything is measured in units of a."""
+        right = self.accuracy * self.images
+        if right > FEWEST - 0.5:
+            return None
+        return (
+            f"left out, {right:.0f} of its {self.images:,} training images were recognised when it was learned: of fewer than "
+            f"{FEWEST} there is no forecast"
+        )
+
 
 @dataclass(frozen=True)
 class Forecasts:
@@ -51,10 +64,11 @@ class Forecasts:
     forgetting: NDArray[np.float64]
     error: NDArray[np.float64]  # standard error of it; NaN where there are too few classes to tell
     accuracy: NDArray[np.float64]  # expected now
+    least: NDArray[np.float64]  # forgetting of a class that is always recognised
 
     @property
     def low(self) -> NDArray[np.float64]:
-        return self.forgetting - QUANTILE * self.error
+        return np.maximum(self.forgetting - QUANTILE * self.error, self.least)
 
     @property
     def high(self) -> NDArray[np.float64]:
@@ -74,15 +88,25 @@ class Outlook:
     images: Tensor  # logits of new images
     new_nodes: Tensor
 
+    @property
+    def size(self) -> int:
+        """Logits of an image."""
+        return self.images.shape[1]
+
+    @property
+    def learned(self) -> dict[int, float]:
+        """Accuracy of each known class when it was learned."""
+        return {node: one.accuracy for node, one in self.known.items()}
+
     def accuracy(self, offsets: Mapping[int, float] | None = None) -> dict[int, float]:
-        """A of each known class; not of one that was never recognised: nothing of it can be forgotten.
+        """A of each known class, as the formula has it, above 1 too; not of one that is unpredictable.
 
         offsets: on logits, by node."""
-        vector, found = self._vector(offsets), dict[int, float]()
+        factors, found = self._vector(offsets).exp() if offsets else None, dict[int, float]()
         for node, one in self.known.items():
-            if self.then[node] > 0 and one.accuracy > 0:
-                now = _own_probability(self.drawn[node] + vector, node)
-                memory = _own_probability(self.memory[node] + vector, node) if node in self.memory else 0.0
+            if self.then[node] > 0 and one.unpredictable is None:
+                now = self._probability("drawn", node, factors)
+                memory = self._probability("memory", node, factors) if node in self.memory else 0.0
                 share = self.shares[node] if node in self.memory else 0.0
                 found[node] = (1 - share) * one.accuracy * now / self.then[node] + share * memory
         return found
@@ -95,8 +119,24 @@ class Outlook:
         odds = torch.softmax(self.images + self._vector(offsets), dim=1)[:, self.new_nodes].sum(dim=1)
         return float(odds.mean())
 
+    def _probability(self, of: Literal["drawn", "memory"], node: int, factors: Tensor | None) -> float:
+        """Mean own probability; factors [k]: of the odds. As these are asked for again and again, exponentials are kept."""
+        if factors is None:
+            return _own_probability((self.drawn if of == "drawn" else self.memory)[node], node)
+        odds = self._odds[of][node]
+        return float((odds[:, node] * factors[node] / (odds @ factors)).mean())
+
+    @cached_property
+    def _odds(self) -> dict[str, dict[int, Tensor]]:
+        """Up to a factor of each row."""
+        parts = {"drawn": self.drawn, "memory": self.memory}
+        return {
+            name: {node: (logits - logits.amax(dim=1, keepdim=True)).exp() for node, logits in of.items()}
+            for name, of in parts.items()
+        }
+
     def _vector(self, offsets: Mapping[int, float] | None) -> Tensor:
-        found = torch.zeros(self.images.shape[1], dtype=torch.float64)
+        found = torch.zeros(self.size, dtype=torch.float64)
         for node, offset in (offsets or {}).items():
             found[node] = offset
         return found
@@ -168,7 +208,10 @@ class Forecaster:
         """now [n, d]: the features of the same images, in the same order; head: as it is now."""
         outlook = self.outlook(now, head)
         forgetting = outlook.forgetting()
-        parts = forgetting, self._errors(_double(now), outlook, head, forgetting), outlook.accuracy()
+        errors = self._errors(_double(now), outlook, head, forgetting)
+        least = {node: 1 - 1 / self._known[node].accuracy for node in forgetting}
+        bounded = {node: max(value, least[node]) for node, value in forgetting.items()}
+        parts = bounded, errors, {node: min(value, 1.0) for node, value in outlook.accuracy().items()}, least
         return Forecasts(self._nodes, *(np.array([part.get(node, np.nan) for node in self._nodes]) for part in parts))
 
     def draws(self, now: NDArray[np.floating]) -> dict[int, NDArray[np.float64]]:

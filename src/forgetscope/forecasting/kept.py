@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from forgetscope.characters import counted
 from forgetscope.errors import InputError
 from forgetscope.forecasting.accuracy import class_accuracies
-from forgetscope.forecasting.choice import ROOM, Chosen, fingerprints
+from forgetscope.forecasting.choice import ROOM, Chosen, marks
 from forgetscope.forecasting.features import featured
 from forgetscope.forecasting.forecaster import KnownClass
+from forgetscope.forecasting.recognition import MARK, Mark, mark_of
 from forgetscope.measuring.keepsakes import Keepsake, Spread, keepsake, spread_length, variances
 from forgetscope.measuring.measurement import frame_of
 from forgetscope.measuring.probe_data import CHECKED, Given, Prepare, batch_for, prepared, whole
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FEATURES_ROOM = ROOM // 4  # bytes of features that are held to make keepsakes of
 Values = NDArray[np.float64]
+LARGEST = 1e38  # of single precision, in which they are kept
 LOAD = "Load what Keepsakes.state_dict() gave."
 
 
@@ -45,8 +47,9 @@ class Keepsakes(Mapping[int, KnownClass]):
     ['images', 'accuracy']
     """
 
-    def __init__(self, classes: Mapping[int, KnownClass]) -> None:
-        self._classes = dict(sorted(classes.items()))
+    def __init__(self, classes: Mapping[int, KnownClass], mark: Mark | None = None) -> None:
+        """mark: of the network under which the features are; None: not known."""
+        self._classes, self.mark = dict(sorted(classes.items())), mark
         kinds = {one.kind for one in self._classes.values()}
         widths = sorted({len(one.mean) for one in self._classes.values()})
         if len(kinds) > 1 or len(widths) > 1:
@@ -62,7 +65,13 @@ class Keepsakes(Mapping[int, KnownClass]):
         return len(self._classes)
 
     def __or__(self, other: Mapping[int, KnownClass]) -> Keepsakes:
-        return Keepsakes({**self, **other})
+        marks = [one for one in (self.mark, getattr(other, "mark", None)) if one is not None]
+        if len(marks) == 2 and not marks[0].agrees(marks[1]):
+            raise InputError(
+                "These keepsakes are of different networks, or of one before and after more training. What older classes are "
+                "under a network that learned others gives forecast.keepsakes(network) of that step."
+            )
+        return Keepsakes({**self, **other}, marks[-1] if marks else None)
 
     def to_frame(self) -> pd.DataFrame:
         """A row per class, named by its head node: how many images it was learned from, and the accuracy that it is taken to
@@ -80,6 +89,7 @@ class Keepsakes(Mapping[int, KnownClass]):
             **{"nodes": torch.tensor(list(self)), "images": torch.tensor([one.images for one in self.values()])},
             **{name: torch.tensor(np.array(values, np.float64)) for name, values in numbers.items()},
             **{"mean": torch.from_numpy(vectors["mean"]), kind: torch.from_numpy(vectors["spread"])},
+            **({} if self.mark is None else self.mark.state_dict()),
         }
 
     @classmethod
@@ -91,18 +101,22 @@ class Keepsakes(Mapping[int, KnownClass]):
         parts = {name: tensor.cpu().numpy() for name, tensor in state.items()}
         found = {}
         for i, node in enumerate(parts["nodes"].tolist()):
-            images, (accuracy, probability, error) = (
-                int(parts["images"][i]),
-                (float(parts[name][i]) for name in ("accuracy", "probability", "error")),
-            )
-            if images < 1 or not 0 <= accuracy <= 1 or not (np.isnan(probability) or 0 <= probability <= 1):
+            images = int(parts["images"][i])
+            accuracy, probability, error = (float(parts[name][i]) for name in ("accuracy", "probability", "error"))
+            is_share = accuracy == 0 or 0.999 / max(images, 1) <= accuracy <= 1  # of images, of which it is one at least
+            if images < 1 or not is_share or not (np.isnan(probability) or 0 < probability <= 1):
                 said = f"of {images} images, accuracy {accuracy}, probability {probability}"
                 raise InputError(f"No keepsake of class {node}: {said}. {LOAD}")
+            if error < 0 or np.isinf(error):
+                raise InputError(f"No keepsake of class {node}: its error is {error}. {LOAD}")
+            largest = max(float(np.abs(parts[name][i]).max(initial=0)) for name in ("mean", kind))
+            if largest > LARGEST:
+                raise InputError(f"No keepsake of class {node}: features of {largest} have no finite variance. {LOAD}")
             if (least := float(variances(parts[kind][i], kind, parts["mean"].shape[1]).min())) < 0:
                 raise InputError(f"No keepsake of class {node}: its variance is {least}. {LOAD}")
             then = None if np.isnan(probability) else probability
             found[node] = KnownClass(parts["mean"][i], parts[kind][i], kind, images, accuracy, then, error)
-        return cls(found)
+        return cls(found, Mark.from_state_dict(state))
 
     def __repr__(self) -> str:
         one = next(iter(self.values()), None)
@@ -115,7 +129,12 @@ def _kind_of(state: Mapping[str, Tensor]) -> Spread:
     needed = {"nodes", "images", "accuracy", "probability", "error", "mean"}
     names = set(state) if isinstance(state, Mapping) else {type(state).__name__}
     kinds: list[Spread] = [kind for kind in get_args(Spread) if kind in names]
-    if len(kinds) != 1 or names != {*needed, *kinds} or not all(isinstance(part, Tensor) for part in state.values()):
+    if (
+        len(kinds) != 1
+        or names - MARK != {*needed, *kinds}
+        or (names & MARK not in (MARK, set()))
+        or not all(isinstance(part, Tensor) for part in state.values())
+    ):
         raise InputError(f"{sorted(map(str, names))} are not the names of a state_dict of Keepsakes. {LOAD}")
     shapes = {name: tuple(part.shape) for name, part in state.items()}
     classes, width = shapes["nodes"], shapes["mean"][-1] if shapes["mean"] else 0
@@ -124,9 +143,24 @@ def _kind_of(state: Mapping[str, Tensor]) -> Spread:
         kinds[0]: (*classes, spread_length(kinds[0], width)),
     }
     for name, shape in expected.items():
-        if shapes[name] != shape or not bool(state[name].isfinite().all() or name in ("probability", "error")):
-            raise InputError(f"{name} has the shape {shapes[name]}, expected {shape}, of finite numbers. {LOAD}")
+        if shapes[name] != shape:
+            raise InputError(f"{name} has the shape {shapes[name]}, expected {shape}. {LOAD}")
+        _check_numbers(name, state[name], state["nodes"])
+    nodes = state["nodes"].tolist()
+    if again := [node for node in nodes if node < 0 or nodes.count(node) > 1]:
+        raise InputError(f"nodes are {str(nodes)[:100]}: {again[0]} is no head node, or there twice. {LOAD}")
     return kinds[0]
+
+
+def _check_numbers(name: str, part: Tensor, nodes: Tensor) -> None:
+    """Finite but for what may be unknown, and whole where they count."""
+    counts = name in ("nodes", "images")
+    is_whole = not (part.is_floating_point() or part.is_complex() or part.dtype == torch.bool)
+    if not (is_whole if counts else part.is_floating_point()):
+        raise InputError(f"{name} are of {part.dtype}, expected {'whole' if counts else 'real'} numbers. {LOAD}")
+    if name not in ("probability", "error") and not bool(part.isfinite().all()):
+        row = int((~part.isfinite()).nonzero()[0, 0])
+        raise InputError(f"{name} of class {int(nodes[row])} is not finite. {LOAD}")
 
 
 def keepsakes(
@@ -154,14 +188,15 @@ def keepsakes(
         raise InputError(f"kind = {kind!r} is none of {', '.join(map(repr, get_args(Spread)))}.")
     pixels, nodes = whole("new", images, labels)
     few = next(prepared(pixels[:CHECKED], prepare, CHECKED))
-    with featured(network, few, head) as net:
+    with featured(network, few, head, "fs.keepsakes(network, images, labels") as net:
         if (highest := int(nodes.max())) >= net.last.nodes:
             raise InputError(f"Label {highest} needs a head with {highest + 1} nodes; it has {net.last.nodes}.")
         chosen, size = Chosen(None, FEATURES_ROOM), batch_for(pixels)
         for part, of in zip(torch.split(pixels, size), torch.split(nodes, size), strict=True):
             features = torch.cat([net.features(inputs.to(net.device)) for inputs in prepared(part, prepare, size)])
-            chosen.add_each([(True, node) for node in of.tolist()], fingerprints(part).cpu(), features)
+            chosen.add_each([(True, node) for node in of.tolist()], marks(part), features)
         found = made(chosen, net.head(range(net.last.nodes)), {node: node for _, node in chosen.held}, kind, 1)
+        mark = mark_of(net)
     missing = [node for node, one in found.items() if one.mean is None]
     if missing:
         raise InputError(f"Features of class {missing[0]} are not finite. Look whether the loss of the training became NaN.")
@@ -170,7 +205,8 @@ def keepsakes(
             node: KnownClass(one.mean, one.spread, kind, one.images, one.accuracy)
             for node, one in found.items()
             if one.mean is not None and one.spread is not None and one.accuracy is not None
-        }
+        },
+        mark,
     )
 
 

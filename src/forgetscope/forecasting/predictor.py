@@ -13,7 +13,7 @@ from torch import Tensor
 from forgetscope.errors import InputError
 from forgetscope.forecasting.choice import Chosen, Group
 from forgetscope.forecasting.features import Featured
-from forgetscope.forecasting.forecaster import Forecaster, Forecasts, Head, KnownClass
+from forgetscope.forecasting.forecaster import Forecaster, Head, KnownClass
 from forgetscope.forecasting.stand_ins import SeenImages, estimated_terms
 from forgetscope.measuring.keepsakes import Carried
 from forgetscope.measuring.probe_data import Prepare, batch_for, prepared
@@ -51,6 +51,7 @@ class Predictor:
         self._before: Values | None = None
         self._head: Head | None = None
         self._forecaster: Forecaster | None = None
+        self._build: tuple[tuple[int, ...], ...] | None = None  # of the network, when it was first seen
 
     @property
     def counts(self) -> Mapping[Group, int]:
@@ -60,16 +61,17 @@ class Predictor:
     @property
     def prints(self) -> Tensor:
         """Fingerprints of the images, in the order of features."""
-        return torch.cat([self._chosen.held[key][0] for key in self._keys])
+        return torch.cat([self._chosen.held[key][0][:, 1] for key in self._keys])
 
     def begin(self, net: Featured) -> None:
         """As the network is when the step begins. Its head may have grown already."""
-        self._take(self._features(net), net.head(tuple(self.known)))
+        head = net.head(tuple(self.known))
+        self._take(self._features(net), head)
 
     def measure(self, net: Featured, alpha: float) -> Predicted:
         """As the network is now."""
-        now, head = self._features(net), self._head_of(net)
-        found = self._forecast(now, head)
+        now, head = self.seen(net)
+        found = self.forecaster.forecast(now, head)
         values = np.full((len(FORECAST), len(self.known)), np.nan)
         values[:3] = found.forgetting, found.low, found.high
         values[3:] = self._estimates(now, head, alpha, biased=net.last.bias is not None)
@@ -94,8 +96,8 @@ class Predictor:
 
     def carried(self, net: Featured) -> dict[int, Carried]:
         """What the next step starts from, by node, if this network is what this step leaves."""
-        now = self._features(net)
-        found = self.forecaster.carried(now, self._forecast(now, self._head_of(net)))
+        now, head = self.seen(net)
+        found = self.forecaster.carried(now, self.forecaster.forecast(now, head))
         return {node: found[at] for node, at in self._rows.items() if at in found}
 
     @property
@@ -136,6 +138,8 @@ class Predictor:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         check_state(state)
+        if (rows := len(state["bias"])) != len(self.known):
+            raise InputError(f"The state is of a head with {rows} past classes, and there are {len(self.known)} here. {LOAD}")
         if not torch.equal(state["prints"].cpu(), self.prints):
             raise InputError(
                 f"The state is of {len(state['prints']):,} images, and these {len(self.prints):,} are others. Give the memory "
@@ -153,16 +157,23 @@ class Predictor:
                 )
         self._before, self._head, self._forecaster = before, head, None
 
-    def _forecast(self, now: Values, head: Head) -> Forecasts:
+    def seen(self, net: Featured) -> tuple[Values, Head]:
+        """Features of the images and the head's rows of past and new classes, as the network is now."""
+        now = self._features(net)
         if not np.isfinite(now).all():
             raise InputError("Features of the network are not finite. Look whether the loss of the training became NaN.")
-        return self.forecaster.forecast(now, head)
-
-    def _head_of(self, net: Featured) -> Head:
-        return net.head([*self.known, *self.new])
+        return now, net.head([*self.known, *self.new])
 
     def _features(self, net: Featured) -> Values:
-        return net.of_all(self._batches(net))
+        found = net.of_all(self._batches(net))
+        self._build = net.build if self._build is None else self._build
+        width = found.shape[1] if self._before is None else self._before.shape[1]
+        if found.shape[1] != width or net.build != self._build:
+            how = f"it gives {found.shape[1]} features, and that one {width}" if found.shape[1] != width else "other parameters"
+            raise InputError(
+                f"{net.name} is not built as the network that the step began with: {how}. Measure the one that the step trains."
+            )
+        return found
 
     def _batches(self, net: Featured) -> Iterator[Tensor]:
         for key in self._keys:
@@ -189,3 +200,8 @@ def check_state(state: Mapping[str, Tensor]) -> None:
     for name, shape in expected.items():
         if shapes[name] != shape or len(shape) != 2:
             raise InputError(f"{name} of the state has the shape {shapes[name]}, expected {shape}. {LOAD}")
+    for name, part in state.items():
+        if part.is_floating_point() == (name == "prints") or part.is_complex():
+            raise InputError(f"{name} of the state is of {part.dtype}. {LOAD}")
+        if not bool(part.isfinite().all()):
+            raise InputError(f"{name} of the state is not finite. {LOAD}")

@@ -1,8 +1,9 @@
 """The file in which steps travel: its form, how it is written, and how one from elsewhere is read, bounded and checked.
 
 It is a plain tar: `index.json` with the SHA-256 and size of each member, then `steps/<id>/<file>`, ancestors first, so
-that an import that stops half-way leaves whole chains; then `observed/<name>/<number>/<file>` and `plans/<id>/plan.json`. Equal
-steps give equal bytes: no times, owners or paths. With a name that ends in `.xz` it is compressed as a whole.
+that an import that stops half-way leaves whole chains; then `calibrated/<step>/<id>/<file>`, `observed/<name>/<number>/<file>`
+and `plans/<id>/plan.json`. Equal steps give equal bytes: no times, owners or paths. With a name that ends in `.xz` it is
+compressed as a whole.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from forgetscope.files import replacing, told, too_large
 from forgetscope.foreign import strict_json
 from forgetscope.outputs import XZ_MEMORY
 from forgetscope.store import ALL_TABLES, MARKERS, STATE
+from forgetscope.store.calibrated import CALIBRATION, CALIBRATION_TABLES, ID
 from forgetscope.store.observed import ALL_OBSERVED_TABLES, MONITOR, NUMBER, RECORD
 from forgetscope.store.stepfiles import PLAN_BYTES, PLAN_ID, limit_of
 
@@ -37,9 +39,11 @@ XZ = b"\xfd7zXZ\0"  # how a compressed file begins
 XZ_RATIO, XZ_SMALL = 100, 2**26  # a compressed file may unpack to so many times its size, or to so many bytes
 FILES = ("manifest.json", "step.json", *(f"{name}.parquet" for name in ALL_TABLES), STATE, *MARKERS.values())
 SEEN = ("manifest.json", RECORD, *(f"{name}.parquet" for name in ALL_OBSERVED_TABLES))  # files of an observed step
+BESIDE = ("manifest.json", CALIBRATION, *(f"{name}.parquet" for name in CALIBRATION_TABLES))  # of a calibration
 MEMBER = re.compile(
-    rf"steps/[0-9a-f]{{32}}/({'|'.join(map(re.escape, FILES))})|plans/{PLAN_ID.pattern}/plan\.json"
+    rf"steps/{ID.pattern}/({'|'.join(map(re.escape, FILES))})|plans/{PLAN_ID.pattern}/plan\.json"
     rf"|observed/{MONITOR.pattern}/{NUMBER.pattern}/({'|'.join(map(re.escape, SEEN))})"
+    rf"|calibrated/{ID.pattern}/{ID.pattern}/({'|'.join(map(re.escape, BESIDE))})"
 )
 
 

@@ -1,4 +1,4 @@
-"""Steps, observed steps and plans of a store as one file (`archive`) that another machine can import and verify."""
+"""Steps, calibrations, observed steps and plans of a store as one file (`archive`) that others can import and verify."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from forgetscope.store import (
     MARKERS,
     STATE,
     Store,
+    StoredCalibration,
     StoredObserved,
     StoredStep,
     StoredTables,
@@ -28,6 +29,7 @@ def export_steps(
     steps: Sequence[StoredStep],
     path: Path,
     *,
+    calibrations: Sequence[StoredCalibration] = (),
     observed: Sequence[StoredObserved] = (),
     plans: Sequence[Path] = (),
     states: bool = True,
@@ -36,18 +38,19 @@ def export_steps(
 ) -> int:
     """Write steps to one file, verifying each as it is read; returns how many bytes. Without states, markers stand for them.
 
-    plans: the plan.json files that say which steps belong to which experiment. keepsakes: of steps up to this number, with
-    markers for later ones; None: of all."""
+    calibrations: of these steps. plans: the plan.json files that say which steps belong to which experiment. keepsakes: of
+    steps up to this number, with markers for later ones; None: of all."""
     ordered = {f"steps/{step.id}": step for step in sorted(steps, key=lambda step: (step.spec.step, step.id))}
+    own = {f"calibrated/{one.step.id}/{one.id}": one for one in sorted(calibrations, key=lambda o: (o.number, o.step.id, o.id))}
     seen = {f"observed/{step.id}": step for step in sorted(observed, key=lambda step: (step.name, step.number))}
     members = {place: _members(step, states, keepsakes) for place, step in ordered.items()}
-    members |= {place: _listed(step) for place, step in seen.items()}
+    members |= {place: _listed(step) for place, step in (own | seen).items()}
     entries = {f"{place}/{name}": entry for place, files in members.items() for name, entry in files.items()}
     recorded = {f"plans/{file.parent.name}/plan.json": _plan(file) for file in plans}
     entries |= {name: Entry.of(content) for name, content in recorded.items()}
     total, done = sum(entry.size for entry in entries.values()), 0
     with writing(path, entries) as tar:
-        for place, step in (ordered | seen).items():
+        for place, step in (ordered | own | seen).items():
             for name, entry in members[place].items():
                 add(tar, f"{place}/{name}", _content(step, name, entry))
                 done += entry.size

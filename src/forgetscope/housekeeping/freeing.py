@@ -15,14 +15,14 @@ from typing import Literal
 
 from forgetscope.errors import StoreError, WriteError
 from forgetscope.files import is_locked, locked_if_free, read_regular, replace_durably, size_of, sync_folder
-from forgetscope.store import FREED, STATE, Store, StoredStep
+from forgetscope.store import FREED, STATE, Store, StoredCalibration, StoredStep, all_calibrations
 
 Kind = Literal["state", "working folder", "lock", "unfinished commit"]
 
 
 @dataclass(frozen=True)
 class Freeable:
-    """Something that can go. `id` is its step's, of an unfinished commit only the beginning."""
+    """Something that can go. `id` is its step's or calibration's, of an unfinished commit only the beginning."""
 
     kind: Kind
     path: Path
@@ -57,6 +57,11 @@ def free(store: Store, found: Freeable) -> bool:
         if found.kind == "working folder":
             _remove(found.path)
     return True
+
+
+def without_step(store: Store) -> list[StoredCalibration]:
+    """Calibrations whose step is not in the store. They stay: once it is there again, they are its own."""
+    return [one for one in all_calibrations(store) if one.step.id not in store]
 
 
 def needed_parents(store: Store) -> set[str]:

@@ -13,16 +13,24 @@ from pathlib import Path
 
 from forgetscope.files import locked_if_free, told
 from forgetscope.housekeeping.archive import Entry, checked_members, chunks, opened, read_index
-from forgetscope.housekeeping.verification import contents_damage, file_damage, lineage_problem, observed_damage, record_problem
+from forgetscope.housekeeping.verification import (
+    calibration_damage,
+    contents_damage,
+    file_damage,
+    lineage_problem,
+    observed_damage,
+    record_problem,
+)
 from forgetscope.outputs import Progress, unheard
-from forgetscope.store import Store, StoredObserved, StoredStep
+from forgetscope.store import Store, StoredCalibration, StoredObserved, StoredStep
 
-Files = dict[str, tuple[tarfile.TarInfo | None, Entry]]  # of one step, observed step or plan, by name
+Files = dict[str, tuple[tarfile.TarInfo | None, Entry]]  # of one step, calibration, observed step or plan, by name
 
 
 @dataclass
 class Imported:
-    """What became of each step of an imported file, by id, and of each observed step, by `observed/<name>/<number>`."""
+    """What became of each step of an imported file, by id, of each calibration, by `calibrated/<step>/<id>`, and of each
+    observed step, by `observed/<name>/<number>`."""
 
     new: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)  # were there already, and whole
@@ -91,6 +99,30 @@ def _refuse_unless_whole(step: StoredStep, store: Store) -> None:
         raise _Refused(f"its parent {step.parent[:8]} is neither in the store nor whole in this file")
 
 
+def _import_calibration(store: Store, id: str, copy: Callable[[Path], None], result: Imported) -> None:
+    """It is held against the step that is here by now."""
+    (step, name), place = id.split("/"), f"calibrated/{id}"
+    made = StoredCalibration(store.path / place, store.step(step))
+
+    def write(folder: Path) -> None:
+        copy(folder)
+        for damage in calibration_damage(StoredCalibration(folder, made.step, name)):
+            raise _Refused(f"{damage.path.name}: {damage.reason}")
+        if made.there and calibration_damage(made):
+            result.quarantined.append(store.quarantine(made.folder))
+
+    try:
+        if step not in store:
+            raise _Refused(f"its step {step[:8]} is neither in the store nor whole in this file")
+        store.refuse_links("calibrated", f"calibrated/{step}")
+        with told(made.folder):
+            made.folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked_if_free(store.lock_file(name)):
+            (result.new if store.put_in_place(made.folder, name, write) else result.present).append(place)
+    except _Refused as refusal:
+        result.damaged[place] = str(refusal)
+
+
 def _import_observed(store: Store, id: str, copy: Callable[[Path], None], result: Imported) -> None:
     """A number is never written again: what is there and whole stays, and another of its name and number is refused."""
     name, number = id.split("/")
@@ -131,7 +163,10 @@ def _import_plan(store: Store, id: str, copy: Callable[[Path], None], result: Im
         result.damaged[f"plans/{id}/plan.json"] = str(refusal)
 
 
-_IMPORTS = {"steps": _import_step, "observed": _import_observed, "plans": _import_plan}  # in this order
+_IMPORTS = {  # in this order
+    **{"steps": _import_step, "calibrated": _import_calibration},
+    **{"observed": _import_observed, "plans": _import_plan},
+}
 
 
 def _copy(tar: tarfile.TarFile, files: Files, folder: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from forgetscope.files import is_locked, size_of
 from forgetscope.housekeeping.freeing import freeable
-from forgetscope.store import STATE, Store, TellLeftOut
+from forgetscope.store import STATE, Store, TellLeftOut, calibrations_of
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,10 @@ class Folder:
 class Inventory:
     steps: int
     experiments: int
+    calibrations: int  # of these steps
     observed: int  # observed steps,
     monitors: int  # of so many monitors
-    bytes: dict[str, int]  # of tables, states and records, and of observed steps
+    bytes: dict[str, int]  # of tables, states and records, of calibrations and of observed steps
     states: int  # steps that still have theirs
     working: list[Folder]
     quarantine: list[Folder]
@@ -41,6 +42,8 @@ def take_inventory(store: Store, left_out: TellLeftOut | None = None) -> Invento
             kind = "tables" if path.suffix == ".parquet" else "states" if path.name == STATE else "records"
             sizes[kind] += size_of(path)
             states += path.name == STATE
+    beside = [one for step in steps for one in calibrations_of(store, step, left_out)]
+    sizes["calibrations"] = sum(size_of(one.folder) for one in beside)
     observed = store.readable_observed(left_out)
     sizes["observed"] = sum(size_of(step.folder) for step in observed)
     parents = {step.parent for step in steps}
@@ -49,6 +52,7 @@ def take_inventory(store: Store, left_out: TellLeftOut | None = None) -> Invento
     return Inventory(
         steps=len(steps),
         experiments=sum(step.id not in parents for step in steps),
+        calibrations=len(beside),
         observed=len(observed),
         monitors=len({step.name for step in observed}),
         bytes=sizes,

@@ -14,8 +14,18 @@ import duckdb
 import pyarrow as pa
 
 from forgetscope.errors import SpecError
-from forgetscope.store import ALL_TABLES, Store, StoredObserved, StoredStep, StoredTables, TableName, TellLeftOut, leaving_out
-from forgetscope.store.observed import ALL_OBSERVED_TABLES
+from forgetscope.store import (
+    ALL_TABLES,
+    Store,
+    StoredObserved,
+    StoredStep,
+    StoredTables,
+    TableName,
+    TellLeftOut,
+    calibrations_of,
+    leaving_out,
+)
+from forgetscope.store.observed import ALL_OBSERVED_TABLES, PROBING
 from forgetscope.store.tablefiles import SCHEMAS
 
 Step = TypeVar("Step")
@@ -24,6 +34,10 @@ _TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()
 
 def _recorded(name: str) -> Callable[[StoredTables], object]:
     return lambda step: step.info[name]
+
+
+def _if_set(name: str) -> Callable[[StoredTables], object]:
+    return lambda step: step.info.get(name)
 
 
 _FACTS: dict[str, tuple[pa.DataType, Callable[[StoredStep], object]]] = {
@@ -38,6 +52,8 @@ _FACTS: dict[str, tuple[pa.DataType, Callable[[StoredStep], object]]] = {
     "method": (_TEXT, lambda step: (step.spec.rehearsal.method or "replay") if step.spec.rehearsal else None),
     "retention": (_NUMBER, lambda step: getattr(step.spec.rehearsal, "retention", None)),
     "memory": (_WHOLE, lambda step: getattr(step.spec.rehearsal, "memory", None)),
+    "memory_bytes": (_WHOLE, lambda step: getattr(step.spec.rehearsal, "memory_bytes", None)),
+    "quota": (_TEXT, lambda step: (step.spec.rehearsal.quota or "balanced") if step.spec.rehearsal else None),
     "alpha": (_NUMBER, lambda step: getattr(step.spec.rehearsal, "alpha", None)),
     "epochs": (_WHOLE, lambda step: step.spec.training.epochs),
     "classes": (_WHOLE, lambda step: len(step.spec.classes)),
@@ -56,16 +72,19 @@ _SEEN: dict[str, tuple[pa.DataType, Callable[[StoredObserved], object]]] = {
     "alpha": (_NUMBER, _recorded("alpha")),
     **{name: (_TEXT, _recorded(name)) for name in ("alpha_from", "past")},
     "epochs": (_WHOLE, _recorded("epochs")),
+    **{name: (_WHOLE, _if_set(name)) for name in PROBING},
     "settings": (_TEXT, lambda step: json.dumps(step.settings, ensure_ascii=False)),
     "device": (_TEXT, lambda step: step.info["environment"].get("device")),
     "seconds": (_NUMBER, lambda step: step.info["timings"].get("seconds")),
     "committed": (_TEXT, _recorded("committed")),
 }
 _IN_FRONT = [("step_id", pa.string()), ("step", pa.int64())]
+_CALIBRATED = [*_IN_FRONT, ("calibration", pa.string())]
 _OBSERVED: dict[str, TableName] = {f"observed_{name}": name for name in ALL_OBSERVED_TABLES}
 TABLES: dict[str, pa.Schema] = {
     "steps": pa.schema([(name, type) for name, (type, _) in _FACTS.items()]),
     **{name: pa.schema([*_IN_FRONT, *SCHEMAS[name].items()]) for name in ALL_TABLES},
+    "calibrated": pa.schema([*_CALIBRATED, *SCHEMAS["calibration"].items()]),
     "observed": pa.schema([(name, type) for name, (type, _) in _SEEN.items()]),
     **{called: pa.schema([*_IN_FRONT, *SCHEMAS[name].items()]) for called, name in _OBSERVED.items()},
 }
@@ -79,8 +98,9 @@ _CLOSED = {
 
 
 def query(store: Store, text: str, left_out: TellLeftOut | None = None) -> pa.Table:
-    """The answer to one SQL query over the view `steps` and one of each table that a step can have, and over those of observed
-    steps, `observed` and `observed_...`, which are never among the others.
+    """The answer to one SQL query over the view `steps` and one of each table that a step can have, over `calibrated`, the
+    tables of their calibrations, and over those of observed steps, `observed` and `observed_...`, which are never among the
+    others.
 
     Only the tables that the query names are read. left_out: is told of damaged steps; without it, the first is an error.
     Raises SpecError for a query that DuckDB does not accept."""
@@ -144,6 +164,8 @@ def _view(store: Store, name: str, left_out: TellLeftOut | None) -> pa.Table:
         return _facts_view(store.readable(left_out), _FACTS)
     if name == "observed":
         return _facts_view(store.readable_observed(left_out), _SEEN)
+    if name == "calibrated":
+        return _calibrated_view(store, left_out)
     if name in _OBSERVED:
         return _table_view(store.readable_observed(left_out), _OBSERVED[name], left_out)
     return _table_view(store.readable(left_out), cast(TableName, name), left_out)
@@ -160,10 +182,24 @@ def _table_view(steps: Sequence[StoredStep | StoredObserved], name: TableName, l
     for step in steps:
         with leaving_out(left_out):
             if step.has(name):
-                table = step.table(name)
-                for (column, type), value in zip(_IN_FRONT[::-1], (step.number, step.id), strict=True):
-                    table = table.add_column(0, column, pa.array([value] * len(table), type))
-                parts.append(table)
+                parts.append(_in_front(step.table(name), (step.id, step.number), _IN_FRONT))
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _in_front(table: pa.Table, values: Sequence[object], columns: Sequence[tuple[str, pa.DataType]]) -> pa.Table:
+    """The table behind columns that say the same in every row."""
+    for (column, type), value in reversed([*zip(columns, values, strict=True)]):
+        table = table.add_column(0, column, pa.array([value] * len(table), type))
+    return table
+
+
+def _calibrated_view(store: Store, left_out: TellLeftOut | None) -> pa.Table:
+    parts = [TABLES["calibrated"].empty_table()]  # so that a store without any has the columns
+    for step in store.readable(left_out):
+        for one in calibrations_of(store, step, left_out):
+            with leaving_out(left_out):
+                _ = one.table("classes")  # which holds its own against its step's
+                parts.append(_in_front(one.table("calibration"), (step.id, step.number, one.calibration), _CALIBRATED))
     return pa.concat_tables(parts, promote_options="permissive")
 
 

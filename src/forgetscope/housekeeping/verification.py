@@ -8,8 +8,20 @@ from forgetscope.data.limits import SNAPSHOT_BYTES
 from forgetscope.errors import DamagedStep, StoreError
 from forgetscope.files import locked_if_free, matches_checksum, open_regular, size_of
 from forgetscope.outputs import Progress, unheard
-from forgetscope.store import ALL_TABLES, CARRIED, KEEPSAKES, RunningObserved, Store, StoredObserved, StoredStep, StoredTables
+from forgetscope.store import (
+    CARRIED,
+    KEEPSAKES,
+    RunningObserved,
+    Store,
+    StoredCalibration,
+    StoredObserved,
+    StoredStep,
+    StoredTables,
+    all_calibrations,
+)
+from forgetscope.store.calibrated import CALIBRATION, ID
 from forgetscope.store.observed import ALL_OBSERVED_TABLES, MONITOR, RECORD, RUNNING
+from forgetscope.store.tablefiles import SCHEMAS
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,7 @@ class Verification:
     """What was read, and every file of it that is not as it should be."""
 
     steps: int
+    calibrations: int
     observed: int
     snapshots: int
     bytes: int
@@ -33,35 +46,45 @@ class Verification:
 
 
 def verify_store(store: Store, progress: Progress = unheard) -> Verification:
-    """Check every file of every step, every parent, every id and every snapshot."""
-    steps, observed, running = store.steps(), store.observed(), store.observing()
+    """Check every file of every step and of its calibrations, every parent, every id and every snapshot."""
+    steps, observed, running, beside = store.steps(), store.observed(), store.observing(), all_calibrations(store)
     snapshots = sorted((store.path / "working").glob("*/snapshot-[01]"))
-    sizes = {path: size_of(path) for path in (*(step.folder for step in (*steps, *observed, *running)), *snapshots)}
+    sizes = {path: size_of(path) for path in (*(step.folder for step in (*steps, *beside, *observed, *running)), *snapshots)}
     total, done = sum(sizes.values()), 0
-    damage = [Damage(path, "not a folder with a step", path) for path in _strays(store)]
+    damage, harmed = list(_strays(store)), set()
     for step in steps:
-        damage += step_damage(step, store)
+        found = step_damage(step, store)
+        harmed |= {step.id} if found else set()
+        damage += found
         done += sizes[step.folder]
+        progress("bytes", done, total)
+    for one in beside:
+        damage += calibration_damage(one, beside=one.step.id in store and one.step.id not in harmed)
+        if one.step.id not in store:
+            damage.append(Damage(one.folder / CALIBRATION, f"its step {one.step.id[:8]} is not in the store"))
+        done += sizes[one.folder]
         progress("bytes", done, total)
     for seen in (*observed, *running):
         damage += observed_damage(seen)
     for path in snapshots:
         damage += _snapshot_damage(path)
     progress("bytes", total, total)
-    return Verification(len(steps), len(observed), len(snapshots), total, damage)
+    return Verification(len(steps), len(beside), len(observed), len(snapshots), total, damage)
 
 
-def _strays(store: Store) -> list[Path]:
-    """What lies where only steps and observed steps are, and is none."""
-    steps, monitors = store.path / "steps", store.path / "observed"
-    found = [path for path in sorted(steps.glob("*")) if not path.is_dir() or path.is_symlink()]
-    known = {step.folder for step in store.observed()}
-    for path in sorted(monitors.glob("*")):
-        if not path.is_dir() or path.is_symlink() or not MONITOR.fullmatch(path.name):
-            found.append(path)
-        else:
-            found += [place for place in sorted(path.glob("*")) if place not in known]
-    return found
+def _strays(store: Store) -> Iterator[Damage]:
+    """What lies where only steps, calibrations and observed steps are, and is none."""
+    steps = store.path / "steps"
+    for path in sorted(steps.glob("*")):
+        if not path.is_dir() or path.is_symlink():
+            yield Damage(path, "not a folder with a step", path)
+    known = {step.folder for step in (*all_calibrations(store), *store.observed())}
+    for kind, form, what in (("calibrated", ID, "calibration"), ("observed", MONITOR, "step")):
+        for path in sorted((store.path / kind).glob("*")):
+            misplaced = not path.is_dir() or path.is_symlink() or not form.fullmatch(path.name)
+            for place in [path] if misplaced else sorted(path.glob("*")):
+                if place not in known:
+                    yield Damage(place, f"not a folder with a {what}", place)
 
 
 def expel_damaged(store: Store, verified: Verification) -> tuple[list[str], list[Damage]]:
@@ -89,6 +112,8 @@ def _moved(store: Store, path: Path) -> str | None:
             return f"{path} is damaged. Moved to {store.quarantine(path)}" if free and list(again) else None
     if kind == "observed":
         return _moved_observed(store, path)
+    if kind == "calibrated":
+        return _moved_calibration(store, path)
     if not (store.path / kind / id).is_dir() or path.name != id:
         return f"{path} is no file of a step. Moved to {store.quarantine(path)}"
     with store.lock(id, unheard):
@@ -110,6 +135,17 @@ def _moved_observed(store: Store, path: Path) -> str | None:
     found = [damage for damage in observed_damage(step) if damage.move == path]
     told = f"{step.title} is damaged: {found[0].path}: {found[0].reason}" if found else ""
     return f"{told}. Moved to {store.quarantine(path)}" if found else None
+
+
+def _moved_calibration(store: Store, path: Path) -> str | None:
+    one = next((one for one in all_calibrations(store) if one.folder in (path, path.parent)), None)
+    if one is None or path != one.folder:
+        return f"{path} is no file of a calibration. Moved to {store.quarantine(path)}"
+    with locked_if_free(store.lock_file(one.id)) as free:
+        beside = one.step.id in store and not step_damage(one.step, store)
+        found = [damage for damage in calibration_damage(one, beside=beside) if damage.move == path]
+        told = f"{one.title} is damaged: {found[0].path}: {found[0].reason}" if found and free else ""
+        return f"{told}. Moved to {store.quarantine(path)}" if told else None
 
 
 def _descendants(store: Store, ids: set[str]) -> list[StoredStep]:
@@ -159,6 +195,24 @@ def observed_damage(step: StoredObserved) -> list[Damage]:
     return []
 
 
+def calibration_damage(one: StoredCalibration, *, beside: bool = True) -> list[Damage]:
+    """Everything that is wrong with one calibration. beside: whether its step is there and whole, to hold it against."""
+    damage = list(file_damage(one))
+    if damage:
+        return damage
+    if strange := sorted(one.manifest.keys() - one.needed):
+        return [Damage(one.folder / strange[0], "no file of a calibration", one.folder)]
+    problem, newer = record_problem(one)
+    if problem:
+        return [Damage(one.folder / CALIBRATION, problem, None if newer else one.folder)]
+    try:
+        if beside:
+            one.check_contents()
+    except DamagedStep as error:
+        return [Damage(one.folder / error.file, error.reason, one.folder)]
+    return []
+
+
 def contents_damage(step: StoredStep) -> Iterator[Damage]:
     """Tables that are whole, as is the record, and contradict others of the step; and one that is lost."""
     if not step.has("predictions") and step.simulated is None and step.info["schema"] >= 2:
@@ -195,7 +249,7 @@ def file_damage(step: StoredTables) -> Iterator[Damage]:
     for name in manifest:
         try:
             step.check(name)
-            if name.removesuffix(".parquet") in ALL_TABLES:
+            if name.removesuffix(".parquet") in SCHEMAS:
                 step.table(name.removesuffix(".parquet"))  # type: ignore[arg-type]
         except DamagedStep as error:
             if not step.left_out(name):

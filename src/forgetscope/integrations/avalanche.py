@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset
 
-from forgetscope.integrations.following import Follower, Following, HeadOf
+from forgetscope.integrations.following import Follower, Following, HeadOf, epochs_of
 from forgetscope.integrations.losses import Loss, asymmetric_loss, own_loss, weighed_alike
 
 
@@ -65,6 +65,7 @@ class Forgetscope(Following):
                 loss=_loss(strategy, buffer, memory, before, current),
                 past_classes=before,
                 head_of=self._head,
+                epochs=epochs_of(getattr(strategy, "train_epochs", None)),
             )
 
     def before_backward(self, strategy: Any, *_args: Any, **_kwargs: Any) -> None:

@@ -39,15 +39,16 @@ class Follower:
         settings: Settings | None = None,
         names: Mapping[int, str] | None = None,
         keepsake: Literal["variance", "covariance", "none"] = "variance",
+        probe_images: int | Literal["auto"] | None = "auto",
+        probes: int | None = None,
         strict: bool = False,
         log: Any = None,
         tell: Any = None,
     ) -> None:
         name = name or f"{framework}-{datetime.now():%Y%m%d-%H%M%S}"
         said = {"framework": framework, **(settings or {})}
-        self.monitor = Monitor(
-            store, name, settings=said, names=names or {}, keepsake=keepsake, strict=strict, log=log, tell=tell
-        )
+        measured: dict[str, Any] = {"keepsake": keepsake, "probe_images": probe_images, "probes": probes}
+        self.monitor = Monitor(store, name, settings=said, names=names or {}, **measured, strict=strict, log=log, tell=tell)
         self._strict, self._framework = strict, framework
         self.step: Any = None
         self._unseen: Counter[int] | None = None  # labels of batches, until the first one of a past class
@@ -121,6 +122,15 @@ class Follower:
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         except Warning:  # where warnings are errors; that is not to end the training either
             print(message, file=sys.stderr)
+
+
+def epochs_of(told: object) -> int | None:
+    """A framework's number of epochs, where it says one.
+
+    >>> epochs_of(20), epochs_of(-1), epochs_of(None)
+    (20, None, None)
+    """
+    return told if isinstance(told, int) and told > 0 else None
 
 
 class Following:

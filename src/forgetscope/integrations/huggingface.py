@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from forgetscope.files import replacing
-from forgetscope.integrations.following import Follower, Following
+from forgetscope.integrations.following import Follower, Following, epochs_of
 
 STATE = "forgetscope.pt"  # beside the rest of a checkpoint
 
@@ -61,7 +61,7 @@ class ForgetscopeTrainerCallback(Following, TrainerCallback):  # type: ignore[mi
             saved = _checkpoint(args, state) / STATE
             if state.global_step and saved.exists():
                 self.monitor.load_state_dict(torch.load(saved, weights_only=True))
-            given = dict(self._data)
+            given = {"epochs": epochs_of(state.num_train_epochs), **self._data}
             if args.label_smoothing_factor:
                 given.setdefault("loss", nn.CrossEntropyLoss(label_smoothing=args.label_smoothing_factor))
             self._follower.begin(model, **given)

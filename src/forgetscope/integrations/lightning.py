@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from forgetscope.integrations.following import Follower, Following
+from forgetscope.integrations.following import Follower, Following, epochs_of
 
 try:
     from lightning.pytorch import Callback
 except ImportError:  # the same under its older name
     from pytorch_lightning import Callback
 
-Given = Mapping[str, Any]  # new, and where there are any: past, memory, test; alpha, nodes, loss, head as for `Monitor.step`
+Given = Mapping[str, Any]  # new, and where there are any: past, memory, test; alpha, nodes, loss, head as of `Monitor.step`
 
 
 class ForgetscopeCallback(Following, Callback):  # type: ignore[misc]
@@ -49,7 +49,7 @@ class ForgetscopeCallback(Following, Callback):  # type: ignore[misc]
             given = dict(self._data(trainer, pl_module) if callable(self._data) else self._data)
             self._test = given.pop("test", None)
             network = pl_module if self._network is None else self._network(pl_module)
-            self._follower.begin(network, **given)
+            self._follower.begin(network, **{"epochs": epochs_of(trainer.max_epochs), **given})
             if self._resumed and self.step is not None and self.step.epoch < trainer.current_epoch:
                 self._follower.epoch_ended()  # the checkpoint was written after an epoch, before this callback's turn
             self._resumed = False

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from forgetscope.integrations.following import Follower
+from forgetscope.integrations.following import Follower, epochs_of
 from forgetscope.integrations.losses import Loss, asymmetric_loss, own_loss, weighed_alike
 
 BATCH = 64  # images that are measured at a time
@@ -93,6 +93,7 @@ class _ObservedModel:
             alpha=self.alpha,
             loss=self._loss(known) if known else None,
             past_classes=range(known),
+            epochs=epochs_of(getattr(getattr(model, "args", None), "n_epochs", None)),
         )
 
     def _loss(self, known: int) -> Loss | None:

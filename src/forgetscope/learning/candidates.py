@@ -62,10 +62,18 @@ class Candidates:
         An image's gradient is the outer product of its loss residual r and [features, 1], so no gradient is ever formed:
         <g_i, g_j> = <r_i, r_j> (<h_i, h_j> + 1).
         """
-        labels = torch.full((len(self),), self.node)
-        residuals = loss_residual(torch.from_numpy(self.logits), labels).numpy()
+        residuals = self._residuals
         products: NDArray[np.float64] = (residuals @ residuals.T) * (self.features @ self.features.T + 1)
         return products
+
+    @cached_property
+    def gradient_spread(self) -> float:
+        """Root of the mean squared distance of the images' last-layer gradients from their mean."""
+        residuals, inputs = self._residuals, np.hstack([self.features, np.ones((len(self), 1))])
+        # einsum, not a product of matrices: the bits of that depend on the number of threads.
+        mean = np.einsum("nk,nd->kd", residuals, inputs) / len(self)
+        squares = np.square(residuals).sum(axis=1) * np.square(inputs).sum(axis=1)
+        return float(np.sqrt(np.maximum(squares.mean() - np.square(mean).sum(), 0.0)))
 
     @property
     def lost_predictions(self) -> NDArray[np.int64]:
@@ -82,6 +90,14 @@ class Candidates:
         draws = draw(self.augmentation, times, len(self), self.streams, self.node, self.images.device)
         copies = (augment(self.images, self.augmentation, draws.batch(i)) for i in range(times))
         return np.stack([self._forward(self.network, copy).argmax(axis=1) for copy in copies])
+
+    @cached_property
+    def _residuals(self) -> NDArray[np.float64]:
+        """[n, k]"""
+        residuals: NDArray[np.float64] = loss_residual(
+            torch.from_numpy(self.logits), torch.full((len(self),), self.node)
+        ).numpy()
+        return residuals
 
     @torch.no_grad()
     def _forward(self, function: Callable[[Tensor], Tensor], images: Tensor) -> NDArray[np.float64]:

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from forgetscope.choices import named_method
 from forgetscope.errors import SpecError
 from forgetscope.learning.plugins import call_named, load_named
 from forgetscope.learning.rsgd import TrainingSet
 from forgetscope.measuring.keepsakes import Keepsake
-from forgetscope.spec import named_method
 
 Need = Literal["memory", "parent", "stored logits", "keepsakes", "current classes", "past images"]
 NEEDS: tuple[Need, ...] = get_args(Need)

@@ -17,7 +17,7 @@ from forgetscope.lemma.summary import SMOOTHNESS, LemmaSummary, second_order
 from forgetscope.outputs import writing_folder
 from forgetscope.report.datafiles import inert
 from forgetscope.report.document import study_document
-from forgetscope.report.terminal.tables import make_table, plain, titled
+from forgetscope.report.terminal.columns import make_table, plain, titled
 from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, SMALL, printing, save
 from forgetscope.report.words.notation import PLAIN
 

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+class AllNeededError(InputError):
+    """Some images cannot stand for the others."""
+
+
 @dataclass(frozen=True, repr=False)
 class Measurement:
     """One probe. P past classes in the order of `ProbeData.past_nodes`, N new ones in that of `new_nodes`; on the CPU.
@@ -208,7 +212,7 @@ def _combine(sums: GradientSums, data: Images) -> Measurement:
 def _estimated(sums: SampledGradients, data: Images) -> Measurement:
     """The same from some images of each class."""
     assert data.population is not None
-    found = estimate(sums, data.population, data.past_nodes, data.alpha, data.shares)
+    found = estimate(sums, data.population, data.past_nodes, data.alpha, data.shares, data.foreign)
     past = len(data.past_nodes)
     found.pairs[:, :past].masked_fill_(_unknown_pairs(data), torch.nan)
     return Measurement(
@@ -235,7 +239,7 @@ def _unknown_pairs(data: Images) -> Tensor:
 
 def _demand_all(last: LastLayer, data: Images) -> None:
     if data.population is not None:
-        raise InputError(
+        raise AllNeededError(
             f"The last layer is {kind_of(last.head)}, which does not give features @ weight.T + bias: there some images cannot "
             "stand for the others. Measure on all of them: leave out how many to look at."
         )

@@ -37,7 +37,8 @@ class Images(ABC):
     loss: Loss | None
     names: Mapping[int, str]
     apart = True
-    population: Tensor | None = None  # [groups] images in all, where some of them stand for the others
+    population: Tensor | None = None  # [groups] images in all, where some of them stand for the others; and then
+    foreign: Tensor | None = None  # [P] of which classes what is rehearsed is not among their images
 
     @property
     def groups(self) -> int:
@@ -292,6 +293,10 @@ def checked_names(names: Mapping[int, str] | Sequence[str] | None, past: list[in
     """Of past classes by node, empty if nobody named any."""
     if names is None:
         return {}
+    if not isinstance(names, Iterable) or isinstance(names, str):
+        raise InputError(
+            f"names = {names!r} is no mapping or list. Give a name for each past class: {{node: name}}, or a list."
+        )
     given = names if isinstance(names, Mapping) else dict(enumerate(names))
     missing = [node for node in past if node not in given]
     if missing:

@@ -80,16 +80,20 @@ def watched(run: Callable[[Tensor], object], images: Tensor) -> tuple[object, li
     except ForgetscopeError:
         raise
     except Exception as error:  # anything: this is a user's code
-        told = " ".join(str(error).split())[:300].removesuffix(".")
-        weights = {parameter.dtype for parameter in run.parameters()} if isinstance(run, nn.Module) else set()
-        kinds = f", its weights are {', '.join(map(str, weights))}" if weights - {images.dtype} else ""
-        raise InputError(
-            f"{kind_of(run)} cannot be applied to a batch of shape {tuple(images.shape)} and type {images.dtype}{kinds} "
-            f"({type(error).__name__}: {told}). Give images as the network takes them, or prepare=, which makes them so."
-        ) from error
+        raise cannot_take(run, images, error) from error
     finally:
         for handle in handles:
             handle.remove()
+
+
+def cannot_take(run: Callable[[Tensor], object], images: Tensor, error: Exception) -> InputError:
+    told = " ".join(str(error).split())[:300].removesuffix(".")
+    weights = {parameter.dtype for parameter in run.parameters()} if isinstance(run, nn.Module) else set()
+    kinds = f", its weights are {', '.join(map(str, weights))}" if weights - {images.dtype} else ""
+    return InputError(
+        f"{kind_of(run)} cannot be applied to a batch of shape {tuple(images.shape)} and type {images.dtype}{kinds} "
+        f"({type(error).__name__}: {told}). Give images as the network takes them, or prepare=, which makes them so."
+    )
 
 
 @contextmanager

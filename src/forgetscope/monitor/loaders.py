@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler, SubsetRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+)
 
 RANDOM = np.random.Generator | np.random.RandomState | random.Random
 
 
-def own_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """One pass over the same batches, in whatever order, by workers that end with it. The data set is shared."""
+def own_loader(loader: DataLoader[Any], indices: Sequence[int] | None = None) -> DataLoader[Any]:
+    """One pass over the same batches, in whatever order, by workers that end with it. The data set is shared.
+
+    indices: of the data set, to fetch those alone, in batches of the same size."""
     own = copy.copy(loader)  # of its class, which may make batches in a way of its own
     draws = torch.Generator()
     draws.seed()  # another one for each pass: what workers draw must not look steady
@@ -31,9 +41,26 @@ def own_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
         "pin_memory": False,
         "_iterator": None,
     }
+    if indices is not None:
+        assert isinstance(loader.batch_sampler, BatchSampler)
+        changed |= {"sampler": indices, "batch_sampler": BatchSampler(indices, loader.batch_sampler.batch_size, False)}
     for name, value in changed.items():
         object.__setattr__(own, name, value)  # a loader lets nobody assign them; this one is new, and nobody else's
     return own
+
+
+def order_of(loader: DataLoader[Any]) -> Sequence[int] | None:
+    """The index of each image in a pass of `own_loader`; None where that is not known, or some cannot be fetched alone."""
+    batches: Any = loader.batch_sampler
+    if type(loader).__iter__ is not DataLoader.__iter__ or isinstance(loader.dataset, IterableDataset):
+        return None
+    if type(batches) is not BatchSampler:  # one of their own, or none: then the data set makes batches
+        return None
+    sampler: Any = batches.sampler
+    images = len(loader.dataset)  # type: ignore[arg-type]
+    whole = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
+    some: Sequence[int] | None = sampler.indices if type(sampler) is SubsetRandomSampler else None
+    return range(images) if whole and len(sampler) == len(sampler.data_source) == images else some
 
 
 def own_data(data: Any) -> Any:

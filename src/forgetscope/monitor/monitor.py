@@ -15,6 +15,7 @@ from forgetscope.errors import InputError, StoreError
 from forgetscope.foreign import TEXT
 from forgetscope.measuring.gradients import Loss
 from forgetscope.measuring.keepsakes import Spread
+from forgetscope.monitor.sampling.probing import checked_probe_images, checked_probes
 from forgetscope.monitor.states import check_state
 from forgetscope.monitor.step import Given, MonitoredStep, Told
 from forgetscope.monitor.streams import Data
@@ -31,7 +32,10 @@ class Monitor:
     {series: value} and the count of epochs, or a run, writer or logger (`trackers`); tell: a function of a text, such as print,
     which is given the classes at risk after each epoch. keepsake: what is kept of each class when it was learned, "variance" or
     "covariance" of its features beside their mean, or "none": from it later steps predict forgetting without past images.
-    strict: errors of the monitor are raised; otherwise they never end the training.
+    probe_images: of each past class, others at each probe: estimates with standard errors; "auto" is 100, or all where the
+    network is such that some cannot stand for the others; None: all, exactly. probes: so many in a step whose epochs are told,
+    spread evenly, in place of one after each epoch. strict: errors of the monitor are raised; otherwise they never end the
+    training.
 
     >>> import torch, forgetscope as fs
     >>> draws = torch.Generator().manual_seed(0)
@@ -60,6 +64,8 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         settings: Settings | None = None,
         names: Mapping[int, str] | None = None,
         keepsake: Literal["variance", "covariance", "none"] = "variance",
+        probe_images: int | Literal["auto"] | None = "auto",
+        probes: int | None = None,
         strict: bool = False,
         log: Any = None,
         tell: Callable[[str], object] | None = None,
@@ -84,6 +90,8 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
             settings=_settings(settings),
             names=_names(names),
             keepsake=None if keepsake == "none" else keepsake,
+            probe_images=checked_probe_images(probe_images),
+            probes=checked_probes(probes),
             strict=bool(strict),
             log=None if log is None else tracker(log),
             tell=tell,
@@ -102,13 +110,15 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         nodes: Mapping[int, int] | None = None,
         loss: Loss | None = None,
         head: nn.Module | None = None,
+        epochs: int | None = None,
     ) -> MonitoredStep:
         """The next step, to be used in `with`.
 
         past: all training images of the past classes, those in memory included; memory: those that are rehearsed; new: the
         training images of the new classes. Each is a pair of tensors, a Dataset, a DataLoader, or a function that returns an
         iterator of (inputs, labels). alpha: the share of rehearsal in a batch, else counted by `step.batch(labels)`. nodes:
-        {label: head node}, where labels are not nodes. loss and head: as of `fs.Probe`.
+        {label: head node}, where labels are not nodes. loss and head: as of `fs.Probe`. epochs: how many will be trained, which
+        only `probes` of the monitor asks for.
         """
         if self._running is not None and self._running.is_running:
             self._running.give_way()
@@ -119,7 +129,8 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         number = max(numbers, default=int(past is not None or memory is not None)) + 1
         if state is not None and state["number"] not in numbers:
             number = int(state["number"])
-        self._running = MonitoredStep(self._told, Given(network, past, memory, new, alpha, nodes, loss, head), number, state)
+        given = Given(network, past, memory, new, alpha, nodes, loss, head, epochs)
+        self._running = MonitoredStep(self._told, given, number, state)
         return self._running
 
     @property

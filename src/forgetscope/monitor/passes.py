@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -11,12 +11,14 @@ from torch import Tensor
 
 from forgetscope.characters import counted
 from forgetscope.errors import InputError
-from forgetscope.forecasting.choice import Chosen, fingerprints
+from forgetscope.forecasting.choice import Chosen, fingerprints, marks
 from forgetscope.measuring.gradients import GradientSums, Loss
 from forgetscope.measuring.probe_data import CHECKED, CHUNK, Counted, Images, batch_for
 from forgetscope.monitor.streams import Stream, first_batch, nodes_of
 
 PAST, KEPT, NEW = 0, 1, 2  # which part of a step's data; groups are in this order
+Printed = tuple[Tensor, Tensor, Tensor]  # inputs, labels [n] = head nodes, fingerprints [n]
+Wanted = Callable[[Tensor, Tensor], Tensor]  # fingerprints [n], nodes [n] -> which images [n]
 
 
 class NothingPastError(InputError):
@@ -58,6 +60,8 @@ class Passes(Images):
         self._few: dict[int, Tensor] = {}
         self.head_nodes = 0
         self._most = 0  # images of a class that are chosen
+        self._lists = False
+        self.listed: dict[int, tuple[Tensor, Tensor]] = {}  # by part: fingerprint and node of each image, in order of a pass
         self.chosen: Chosen | None = None  # of the memory and of new classes, by (is new, node)
         self._begin()
 
@@ -145,6 +149,45 @@ class Passes(Images):
         """From the next pass on hold a fixed choice of images in memory and of new ones, at most so many of each class."""
         self._most = most
 
+    def make_lists(self) -> None:
+        """In the next pass: 16 bytes for each image, from which some of them can be chosen."""
+        self._lists = True
+
+    def chosen_of(self, part: int, wanted: Wanted) -> Iterator[Printed]:
+        """Images of one part of the data, which are fetched alone where that is possible; else it is passed over whole.
+
+        Either way they are held against the first pass."""
+        source, (prints, nodes) = self._sources[part], self.listed[part]
+        places = wanted(prints, nodes).nonzero()[:, 0]
+        if not len(places):
+            return
+        fetched = source.some(places.tolist(), len(prints))
+        if fetched is not None:
+            yield from self._as_listed(part, fetched, prints[places], nodes[places])
+            return
+        self._begin()
+        for inputs, of, _, found in self._noted(only=part):
+            mask = wanted(found, of)
+            if bool(mask.any()):
+                yield inputs[mask.to(inputs.device)], of[mask], found[mask]
+        self._demand_same(self._parts[part])
+
+    def _as_listed(
+        self, part: int, fetched: Iterator[tuple[Tensor, Tensor]], prints: Tensor, nodes: Tensor
+    ) -> Iterator[Printed]:
+        source, begin = self._sources[part], 0
+        for inputs, labels in fetched:
+            here, found = slice(begin, begin + len(labels)), fingerprints(inputs).cpu()
+            begin += len(labels)
+            if begin > len(nodes):
+                break
+            other = (nodes_of(labels, self._node_by_label, source.which) != nodes[here]) | (found != prints[here])
+            if bool(other.any()):
+                raise self._others(part, int(nodes[here][other][0]), "one of them was fetched again")
+            yield inputs, nodes[here], found
+        if begin != len(nodes):
+            raise self._others(part, int(nodes[0]), f"{counted(begin, 'image')} where {len(nodes)} were asked for")
+
     def held(self) -> Chosen:
         """The choice; where a state was loaded, only a pass can find it again."""
         if self.chosen is None:
@@ -154,10 +197,15 @@ class Passes(Images):
 
     def of_new_classes(self) -> Iterator[Counted]:
         """One more pass, over those alone; held against the first, too."""
-        assert self._first is not None
         self._begin()
         yield from self._batches(only=NEW)
-        self._demand_same(self._first, 2 * len(self.past_nodes))
+        self._demand_same(self._parts[NEW])
+
+    @property
+    def _parts(self) -> dict[int, range]:
+        """The groups of each."""
+        past = len(self.past_nodes)
+        return {PAST: range(past), KEPT: range(past, 2 * past), NEW: range(2 * past, self.groups)}
 
     def few(self, part: int = 0) -> Tensor:
         self.look()
@@ -178,9 +226,12 @@ class Passes(Images):
         order = self._compare()
         if order is not None:
             sums.arrange(order)
+        self.demand_past()
+        return sums
+
+    def demand_past(self) -> None:
         if not len(self.past_nodes):
             raise NothingPastError("There are no images of past classes: all in memory are of new ones.")
-        return sums
 
     def state_dict(self) -> dict[str, Tensor]:
         """What later passes are held against."""
@@ -210,8 +261,15 @@ class Passes(Images):
         self._sought: Sought | None = None
         self._choosing = Chosen(self._most) if self._most and self.chosen is None else None
         self._group_of = {key: group for group, key in enumerate(zip(parts, nodes, strict=True))} if self.known else {}
+        self._listing: dict[int, list[tuple[Tensor, Tensor]]] | None = {} if self._lists and not self.listed else None
 
     def _batches(self, only: int | None = None) -> Iterator[Counted]:
+        for inputs, nodes, groups, _ in self._noted(only):
+            # The network may work in place, on what may be somebody's tensor.
+            yield inputs.to(self.device, copy=True), nodes, groups
+
+    def _noted(self, only: int | None = None) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """inputs, nodes, groups and fingerprints of what was seen of a pass."""
         if not self.known and PAST in self._sources and KEPT in self._sources:
             self._sought = Sought(fingerprints(inputs).cpu() for inputs, _ in self._sources[KEPT])
         for part, source in self._sources.items():
@@ -220,15 +278,17 @@ class Passes(Images):
                 self._check_labels(nodes, labels, source)
                 if part == KEPT and not self.known:
                     self.memory += nodes.tolist()
-                groups = self._groups(part, nodes, source)
+                groups, prints = self._groups(part, nodes, source), fingerprints(inputs).cpu()
+                if self._listing is not None:
+                    self._listing.setdefault(part, []).append((prints, nodes))
                 if bool((groups < 0).any()):
                     counts = groups >= 0
                     inputs, nodes, groups = inputs[counts.to(inputs.device)], nodes[counts], groups[counts]
+                    prints = prints[counts]
                 size = batch_for(inputs[:1]) if len(nodes) else 1
-                for piece in zip(*(torch.split(each, size) for each in (inputs, nodes, groups)), strict=True):
+                for piece in zip(*(torch.split(each, size) for each in (inputs, nodes, groups, prints)), strict=True):
                     self._note(part, *piece)
-                    # The network may work in place, on what may be somebody's tensor.
-                    yield piece[0].to(self.device, copy=True), piece[1], piece[2]
+                    yield piece
 
     def _check_labels(self, nodes: Tensor, labels: Tensor, source: Stream) -> None:
         if self.head_nodes and int(nodes.max()) >= self.head_nodes:
@@ -268,8 +328,8 @@ class Passes(Images):
         self._group_of[part, node] = len(self._group_of)
         self._seen = torch.cat([self._seen, torch.zeros(2, 1, dtype=torch.long)], dim=1)
 
-    def _note(self, part: int, inputs: Tensor, nodes: Tensor, groups: Tensor) -> None:
-        found = fingerprints(inputs).cpu()
+    def _note(self, part: int, inputs: Tensor, nodes: Tensor, groups: Tensor, found: Tensor) -> None:
+        """found: their fingerprints."""
         self._seen[0].index_add_(0, groups, torch.ones_like(groups))
         self._seen[1].index_add_(0, groups, found)
         if part == PAST and self._sought is not None:
@@ -277,13 +337,16 @@ class Passes(Images):
         if part == KEPT and self._sought is not None:
             self.outside += self._sought.missing(found)
         if part != PAST and self._choosing is not None:
-            self._choosing.add_each([(part == NEW, node) for node in nodes.tolist()], found, inputs)
+            self._choosing.add_each([(part == NEW, node) for node in nodes.tolist()], marks(inputs, found), inputs)
 
     def _compare(self) -> list[int | None] | None:
         """After a pass. The first: where each group of it belongs. Any other: that it gave the same images."""
         self.chosen = self._choosing or self.chosen
+        if self._listing is not None:
+            columns = {part: list(zip(*batches, strict=True)) for part, batches in self._listing.items()}
+            self.listed = {part: (torch.cat(prints), torch.cat(nodes)) for part, (prints, nodes) in columns.items()}
         if self._first is not None:
-            self._demand_same(self._first)
+            self._demand_same(range(self.groups))
             return None
         past = sorted({node for part, node in self._group_of if part in (PAST, KEPT)})
         new = sorted(node for part, node in self._group_of if part == NEW)
@@ -303,22 +366,26 @@ class Passes(Images):
         of_past = self.kept if self.only_memory else counts[: len(past)]
         self.counts = (int(of_past.sum()), int(counts[2 * len(past) :].sum()))
 
-    def _demand_same(self, first: Tensor, begin: int = 0) -> None:
-        """begin: the first group that was passed over."""
-        other = [begin + at for at in (self._seen != first).any(dim=0)[begin:].nonzero()[:, 0].tolist()]
+    def _demand_same(self, passed: range) -> None:
+        """passed: the groups that were passed over."""
+        first = self._first
+        assert first is not None
+        other = [group for group in passed if bool((self._seen[:, group] != first[:, group]).any())]
         if not other:
             return
         (part, node), (before, now) = list(self._group_of)[other[0]], (first[0, other[0]], self._seen[0, other[0]])
-        which = self._sources[part].which
         images = f"{counted(int(now), 'image')}, before {int(before)}" if now != before else f"{counted(int(now), 'image')}"
+        raise self._others(part, node, images)
+
+    def _others(self, part: int, node: int, images: str) -> InputError:
         remedy = (
             "Give a copy of the memory as it is when the step begins."
             if part == KEPT
             else "Give them without augmentation, and with a sampler that passes over each image once."
         )
-        raise InputError(
-            f"{which}= does not give the same images as at the first probe: others of class {self.label(node)} ({images}). "
-            f"The numbers would not be of the same data. {remedy}"
+        return InputError(
+            f"{self._sources[part].which}= does not give the same images as at the first probe: others of class "
+            f"{self.label(node)} ({images}). The numbers would not be of the same data. {remedy}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from forgetscope.calibrating.evening import Level
+from forgetscope.calibrating.own import Evened, evened_network
 from forgetscope.characters import counted
 from forgetscope.errors import ForgetscopeError, InputError
-from forgetscope.forecasting.choice import Chosen, fingerprints
+from forgetscope.forecasting.choice import Chosen, marks
 from forgetscope.forecasting.features import Featured, featured
-from forgetscope.forecasting.forecaster import IMAGES, KnownClass
+from forgetscope.forecasting.forecaster import FEWEST, IMAGES, KnownClass
 from forgetscope.forecasting.kept import FEATURES_ROOM, made
 from forgetscope.forecasting.predictor import Predictor, check_state
+from forgetscope.forecasting.recognition import OTHER, Mark, mark_of
 from forgetscope.measuring.keepsakes import Carried, Keepsake, Spread, spread_length
 from forgetscope.measuring.quantities import ESTIMATES, FORECAST
 from forgetscope.monitor.passes import Passes
@@ -47,6 +51,8 @@ class Prospects:
         self.why: dict[int, str] = {}  # by label: why there is no forecast
         self.refused: str | None = None  # why there is none of any class
         self.unkept: str | None = None  # why nothing is kept of the new ones
+        self.mark: Mark | None = None  # of the network that the step leaves
+        self._begun_by: Mark | None = None  # of the one that the step before left
         self.rows: list[Values] = []  # of each probe [forecast, P], with alpha = 1/2
         self._predictor: Predictor | None = None
         self._state: Mapping[str, Tensor] | None = None  # to go on from
@@ -61,13 +67,13 @@ class Prospects:
         if step.kept_kind not in (None, kind):
             self.refused = f"Step {step.number} kept the {step.kept_kind} of features, and this monitor keeps the {kind}."
             return
-        self.kept, carried = step.keepsakes(), step.carried()
+        self.kept, carried, self._begun_by = step.keepsakes(), step.carried(), Mark.from_numbers(step.mark)
         for label, one in self.kept.items():
             if one is None or one.mean is None or one.spread is None or one.accuracy is None:
                 continue
             if one.features_step == step.number:
                 self.known[label] = KnownClass(one.mean, one.spread, kind, one.images, one.accuracy)
-            elif (moved := carried.get(label)) is not None:
+            elif (moved := carried.get(label)) is not None and one.probability is not None:
                 facts = (kind, one.images, one.accuracy, one.probability, moved.error)
                 self.known[label] = KnownClass(moved.mean, moved.spread, *facts)
             else:
@@ -106,10 +112,38 @@ class Prospects:
             predictor = Predictor(known, chosen, lambda node: Streams(0, self.number)("forecast", labels[node]))
             if self._state is None:
                 predictor.begin(net)
+                if self._begun_by is not None and self._begun_by.is_of(net) is False:
+                    raise InputError(f"{OTHER}.")
             else:
                 predictor.load_state_dict(self._state)
             self._predictor = predictor
         return self._predictor
+
+    def evening(
+        self,
+        network: nn.Module,
+        head: nn.Module | None,
+        passes: Passes,
+        classes: Classes,
+        names: Mapping[int, str],
+        *,
+        strength: float,
+        shrinkage: float | None,
+        level: Level,
+    ) -> Evened:
+        """From what is predicted of the network as it is now."""
+        if self.refused is not None or not self.known:
+            reasons = {self.missing(label) for label in classes.past} - {None}
+            why = self.refused or "; ".join(sorted(map(str, reasons))) or "there is no past class"
+            raise InputError(f"No evening without a forecast: {why.rstrip('.')}.")
+
+        def look(network: nn.Module) -> AbstractContextManager[Featured]:
+            return featured(network, passes.few(1), head)
+
+        with look(network) as net:
+            begun = self._begun(net, passes.held(), classes)
+            found = evened_network(net, begun, strength=strength, shrinkage=shrinkage, level=level)
+        return Evened(found, {label: classes.nodes[label] for label in classes.past}, names, look, "label")
 
     def keep(self, network: nn.Module, head: nn.Module | None, passes: Passes, classes: Classes) -> dict[TableName, pa.Table]:
         """When the step ends, keepsakes of all classes seen so far under the network as it is then: of the new ones, measured
@@ -129,13 +163,14 @@ class Prospects:
         with featured(network, passes.few(1), head) as net:
             features = Chosen(None, FEATURES_ROOM)
             for inputs, nodes, _ in passes.of_new_classes():
-                prints = fingerprints(inputs).cpu()
-                features.add_each([(True, node) for node in nodes.tolist()], prints, net.features(inputs))
+                marked = marks(inputs)
+                features.add_each([(True, node) for node in nodes.tolist()], marked, net.features(inputs))
             if self.known and self.refused is None:
                 carried = self._begun(net, passes.held(), classes).carried(net)
-            of_head = net.head([classes.nodes[label] for label in classes.seen])
+            of_head, mark = net.head([classes.nodes[label] for label in classes.seen]), mark_of(net)
         self._demand_room(of_head[0].shape[1], len(classes.seen), kind)
         found = made(features, of_head, {classes.nodes[label]: at for at, label in enumerate(classes.seen)}, kind, self.number)
+        self.mark = mark
         past = {label: self._handed_on(label, classes.nodes[label], of_head[0].shape[1]) for label in classes.past}
         new = {label: found[classes.nodes[label]] for label in classes.new}
         return {
@@ -150,7 +185,7 @@ class Prospects:
             return None
         if one is None or self._predictor is None or one.probability is not None:
             return one
-        return replace(one, probability=self._predictor.probabilities.get(node))
+        return replace(one, probability=self._predictor.probabilities.get(node) or None)
 
     def _demand_room(self, features: int, classes: int, kind: Spread) -> None:
         if (size := 4 * (features + spread_length(kind, features)) * classes) > LIST_BYTES:
@@ -177,7 +212,7 @@ class Prospects:
             return self.refused
         if label not in self.known:
             return self.why.get(label, UNKNOWN)
-        return None if self.known[label].accuracy else "it was not recognised when it was learned, so nothing can be forgotten"
+        return self.known[label].unpredictable
 
     def said(self, past: Sequence[int], names: Mapping[int, str], *, wanted: bool) -> tuple[str, ...]:
         """In sentences. wanted: that there is no forecast is worth saying, because nothing else is known."""
@@ -187,12 +222,14 @@ class Prospects:
         lost = [label for label in past if label not in self.known]
         if self.refused is not None:
             return (f"No forecast: {self.refused}", *sentences)
-        if len(lost) < len(past):
-            sentences.append(f"Forgetting predicted from keepsakes of {counted(len(past) - len(lost), 'past class')}.")
+        rare = [label for label in past if label in self.known and self.missing(label) is not None]
+        if found := len(past) - len(lost) - len(rare):
+            sentences.append(f"Forgetting predicted from keepsakes of {counted(found, 'past class')}.")
         if lost and wanted:
-            named = ", ".join(names.get(label, str(label))[:100] for label in lost[:NAMED])
-            more = f" and {len(lost) - NAMED:,} more" if len(lost) > NAMED else ""
-            sentences.append(f"No forecast without a keepsake: {named}{more}.")
+            sentences.append(f"No forecast without a keepsake: {_named(lost, names)}.")
+        if rare:
+            few = f"No forecast of classes of which fewer than {FEWEST} training images were recognised, left out, when learned"
+            sentences.append(f"{few}: {_named(rare, names)}.")
         return tuple(sentences)
 
     def state_dict(self) -> dict[str, Any]:
@@ -216,6 +253,11 @@ class Prospects:
         self.refused = state["refused"] or self.refused
 
 
-def of_classes(forecasts: Values) -> dict[str, Values]:
+def _named(labels: Sequence[int], names: Mapping[int, str]) -> str:
+    more = f" and {len(labels) - NAMED:,} more" if len(labels) > NAMED else ""
+    return ", ".join(names.get(label, str(label))[:100] for label in labels[:NAMED]) + more
+
+
+def of_classes(forecasts: Values, probe_weight: float) -> dict[str, Values]:
     """[P] of each column, of forecasts [probes, forecast, P]: as the classes of a step have them."""
-    return dict(zip(FORECAST, forecast_of_classes(forecasts, 1.0), strict=True))
+    return dict(zip(FORECAST, forecast_of_classes(forecasts, probe_weight), strict=True))

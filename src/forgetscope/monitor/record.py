@@ -88,8 +88,10 @@ def tables_of(
     before: Mapping[int, Learned],
     why_unweighted: str | None,
     forecasts: NDArray[np.float64] | None = None,
+    probed: Sequence[int] = (),
 ) -> dict[TableName, pa.Table]:
-    """sums: weighted; why_unweighted: if alpha is not known; forecasts [probes, forecast, P]: if there are any."""
+    """sums: weighted; why_unweighted: if alpha is not known; forecasts [probes, forecast, P]: if there are any; probed: after
+    which epochs."""
     seen, past = classes.seen, len(classes.past)
     if not seen:
         return {}
@@ -111,8 +113,8 @@ def tables_of(
     )
     rehearsal = _rehearsal(classes, passes)
     return {
-        "classes": class_table(facts, rehearsal, measured, UNGIVEN, forecasts),
-        **probe_tables(measured, classes, forecasts),
+        "classes": class_table(facts, rehearsal, measured, UNGIVEN, forecasts, sums.weight),
+        **probe_tables(measured, classes, forecasts, probed),
         "rehearsal": rehearsal_table(rehearsal),
         "confusion": confusion_table(confusion, seen),
         "predictions": predictions_table(predictions, seen),
@@ -120,13 +122,12 @@ def tables_of(
 
 
 def probe_tables(
-    measured: Measurements | None, classes: Classes, forecasts: NDArray[np.float64] | None = None
+    measured: Measurements | None, classes: Classes, forecasts: NDArray[np.float64] | None, probed: Sequence[int]
 ) -> dict[TableName, pa.Table]:
     pairs = pairs_table(measured, classes.seen, len(classes.past))
     if measured is None and forecasts is not None:  # then there were probes, and they found nothing else
-        probes, past = len(forecasts), len(classes.past)
-        nothing = np.full((probes, len(QUANTITIES), past), np.nan)
-        measured = Measurements(range(probes), nothing, nothing[0, :4], np.empty((past, 0)), nothing[0, 0])
+        nothing = np.full((len(forecasts), len(QUANTITIES), past := len(classes.past)), np.nan)
+        measured = Measurements(probed, nothing, nothing[0, :4], np.empty((past, 0)), nothing[0, 0])
     return {"probes": probes_table(measured, classes.past, forecasts), "pairs": pairs}
 
 

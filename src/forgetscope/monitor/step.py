@@ -7,22 +7,25 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from forgetscope.calibrating.evening import STRENGTH, Level
+from forgetscope.calibrating.own import Evened
 from forgetscope.characters import counted
 from forgetscope.errors import InputError
+from forgetscope.forecasting.written import demand_as_trained
 from forgetscope.learning.environment import environment
 from forgetscope.measuring.coefficients import Coefficients
 from forgetscope.measuring.forgetting import class_accuracy, forgetting, forgetting_range
 from forgetscope.measuring.gradients import Loss
 from forgetscope.measuring.heads import unwrapped
 from forgetscope.measuring.keepsakes import Spread
-from forgetscope.measuring.measurement import html_of, measure
+from forgetscope.measuring.measurement import AllNeededError, Measurement, html_of, measure
 from forgetscope.measuring.quantities import FORECAST, QUANTITIES
 from forgetscope.measuring.sums import Sums
 from forgetscope.measuring.watching import device_of, kind_of, logits_of, undisturbed
@@ -32,6 +35,8 @@ from forgetscope.monitor.place import Held, take_place
 from forgetscope.monitor.prospects import Prospects, of_classes
 from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
 from forgetscope.monitor.risk import AtRisk, at_risk, predicted_at_risk
+from forgetscope.monitor.sampling.probing import AUTOMATIC, Probing, checked_epochs
+from forgetscope.monitor.sampling.sampled import Selection
 from forgetscope.monitor.states import check_state
 from forgetscope.monitor.streams import Data, Stream, checked_nodes
 from forgetscope.monitor.telling import said_here, storable, told_as, warn
@@ -57,6 +62,8 @@ class Told:
     settings: Settings
     names: Mapping[int, str]
     keepsake: Spread | None
+    probe_images: int | Literal["auto"] | None
+    probes: int | None
     strict: bool
     log: Log | None
     tell: Callable[[str], object] | None
@@ -74,6 +81,7 @@ class Given:
     nodes: Mapping[int, int] | None
     loss: Loss | None
     head: nn.Module | None
+    epochs: object
 
 
 class NotOpenError(InputError):
@@ -113,6 +121,9 @@ class MonitoredStep:
         self._state = state
         self._is_open = self._is_closed = False
         self._raw = Sums()
+        self._probing = Probing(None)
+        self._selection: Selection | None = None
+        self._probed: list[int] = []  # after which epochs
         self._before: dict[int, Learned] = {}
         self._classes = Classes()
         self._prospects = Prospects((), None, number)
@@ -159,12 +170,25 @@ class MonitoredStep:
         self._alpha = Alpha(given.alpha, rehearsing=memory is not None)
         self._passes = Passes(past, memory, new, nodes=nodes, loss=given.loss, names=self._told.names)
         self._passes.choose(self._prospects.wanted)
+        self._probing = self._chosen_probing()
         if self._state is not None:
             self._take_over(self._state)
         else:
             self._probe()
             if self._passes.outside:
                 warn(f"forgetscope: {self._passes.outside_said}")
+
+    def _chosen_probing(self) -> Probing:
+        """As it is begun; one that goes on is probed as it was begun."""
+        told, epochs = self._told, checked_epochs(self._given.epochs)
+        if told.probes is not None and epochs is None and self._state is None and self.number > 1:
+            warn(
+                f"forgetscope: probes = {told.probes} are spread over the epochs of a step, and step {told.name}/{self.number} "
+                "was not told how many there are, so it is probed after each one. Use monitor.step(..., epochs=...)."
+            )
+        automatic = told.probe_images == "auto"
+        images = AUTOMATIC if told.probe_images == "auto" else told.probe_images
+        return Probing(images, automatic, told.probes if epochs else None, epochs, told.name)
 
     def give_way(self) -> None:
         """To a step that begins before this one was closed: kept whole if it was evaluated, for then its training was over."""
@@ -182,7 +206,8 @@ class MonitoredStep:
         if self._measures:
             self._alpha.check()
         self.epoch += 1
-        self._probe()
+        if self._probing.is_due(self.epoch):
+            self._probe()
         if self._measures and self.alpha is None and not self._is_alpha_missed:
             self._is_alpha_missed = True
             warn(f"forgetscope: {self._alpha.said} An epoch of step {self._told.name}/{self.number} has ended.")
@@ -212,6 +237,7 @@ class MonitoredStep:
 
     def _evaluate(self, test: Data) -> None:
         self._demand_open()
+        demand_as_trained(self._given.network)  # offsets are no part of what a step has learned
         classes = self._classes
         found, left_out = evaluate(self._given.network, Stream("test", test), classes.seen, len(classes.past), classes.nodes)
         self._predictions = found
@@ -234,7 +260,7 @@ class MonitoredStep:
     def _at_risk(self, most: int) -> AtRisk | None:
         classes, names, found = self._classes, self._told.names, self._forecasts()
         if found is not None and (self._only_memory or not len(self._raw)):
-            raw = self._prospects.forecasts(0.5, self.epoch + 1)
+            raw = self._prospects.forecasts(0.5, len(self._probed))
             assert raw is not None
             return predicted_at_risk(raw, found, classes.past, names, most)
         if not len(self._raw):
@@ -258,7 +284,8 @@ class MonitoredStep:
         strange: Exception | None = None
         try:
             self._check_batches()
-        except InputError as refused:  # strict: raised when the step is kept
+            self._probe_the_end()
+        except Exception as refused:  # strict: raised when the step is kept
             strange = refused
         try:
             record = self._record("incomplete") if self.incomplete is not None else self._whole_record()
@@ -277,7 +304,14 @@ class MonitoredStep:
         with self._timed():
             kept = self._prospects.keep(self._given.network, self._given.head, self._passes, self._classes)
         record = self._record("done")
-        return replace(record, tables={**record.tables, **kept})
+        mark = self._prospects.mark
+        return replace(record, tables={**record.tables, **kept}, mark=None if mark is None else mark.numbers())
+
+    @_guarded
+    def _probe_the_end(self) -> None:
+        """Where the last epoch had no probe, because the training was shorter or longer than was said."""
+        if self._probed and self._probed[-1] < self.epoch:
+            self._probe()
 
     @_guarded
     def _check_batches(self) -> None:
@@ -302,7 +336,12 @@ class MonitoredStep:
     @property
     def sums(self) -> Sums:
         """What the probes so far add up to, weighted by alpha as it is known now."""
-        return weighted(self._raw, self.alpha, only_memory=self._only_memory)
+        return weighted(self._raw, self.alpha, only_memory=self._only_memory, weight=self._weight)
+
+    @property
+    def _weight(self) -> float:
+        """Of a probe, in sums: as of the epoch of the last one."""
+        return self._probing.weight(self._probed[-1], len(self._probed)) if self._probed else 1.0
 
     @property
     def _only_memory(self) -> bool:
@@ -320,12 +359,27 @@ class MonitoredStep:
         frame = pd.DataFrame(index=pd.Index(list(labels), name="label"))
         frame["name"] = [self._told.names.get(label, str(label)) for label in labels]
         found = self._forecasts()
-        columns = dict.fromkeys(FORECAST, np.full(len(labels), np.nan)) if found is None else of_classes(found)
+        unknown = dict.fromkeys(FORECAST, np.full(len(labels), np.nan))
+        columns = unknown if found is None else of_classes(found, self._weight)
         reasons = pd.Series([self._prospects.missing(label) for label in labels], frame.index, dtype=object)
         return frame.assign(**columns, missing=reasons)
 
+    def evening(self, *, strength: float = STRENGTH, shrinkage: float | None = None, level: Level = "forgetting") -> Evened:
+        """Offsets under which past classes would be forgotten alike, as far as keepsakes of earlier steps tell: `fs.evening`
+        of the network as it is now. By label. Raises where there is no forecast.
+
+        For predictions, when the block has ended: what the step measures, evaluates and keeps is without, and while offsets
+        are written it is refused."""
+        if not self._is_open or self.is_elsewhere:
+            where = "is observed in the first process alone: ask there" if self.is_elsewhere else "has not begun"
+            raise NotOpenError(f"Step {self._told.name}/{self.number} {where}.")
+        if self.incomplete is not None:
+            raise InputError(f"Step {self._told.name}/{self.number} is incomplete: {self.incomplete}")
+        of = self._given.network, self._given.head, self._passes, self._classes, self._told.names
+        return self._prospects.evening(*of, strength=strength, shrinkage=shrinkage, level=level)
+
     def _forecasts(self) -> NDArray[np.float64] | None:
-        return self._prospects.forecasts(self.alpha, self.epoch + 1)
+        return self._prospects.forecasts(self.alpha, len(self._probed))
 
     @property
     def coefficients(self) -> Coefficients:
@@ -352,7 +406,7 @@ class MonitoredStep:
             frame = frame.join(sums)
             frame["stored"] = pd.Series(self._passes.kept.numpy().astype(int), sums.index).reindex(frame.index, fill_value=0)
         if (found := self._forecasts()) is not None:
-            frame = frame.assign(**of_classes(found))
+            frame = frame.assign(**of_classes(found, self._weight))
         if self._predictions is not None:
             accuracy = class_accuracy(self._predictions.confusion(len(classes.seen)))[: len(classes.past)]
             learned = [self._before[label].accuracy if label in self._before else np.nan for label in classes.past]
@@ -381,6 +435,8 @@ class MonitoredStep:
             "sums": self._raw.state_dict(),
             "passes": self._passes.state_dict() if ready else {},
             "prospects": self._prospects.state_dict(),
+            "probing": self._probing.state,
+            "probed": list(self._probed),
         }
 
     @_guarded
@@ -407,6 +463,8 @@ class MonitoredStep:
         raw = self._empty_sums() if state["sums"] else Sums()  # a first step has none
         raw.load_state_dict(state["sums"])
         self._raw, self.epoch = raw, int(state["epoch"])
+        self._probing, self._selection = Probing.from_state(state.get("probing", {})), None
+        self._probed = list(state.get("probed", range(self.epoch + 1)))
         self._prospects.load_state_dict(state.get("prospects", {}))
         self._head_nodes, self._network, self._said = int(state["head_nodes"]), str(state["network"]), tuple(state["said"])
         self._alpha.counts = state["batches"].cpu().long()
@@ -414,20 +472,23 @@ class MonitoredStep:
 
     def _probe(self) -> None:
         passes = self._passes
+        demand_as_trained(self._given.network)
         with self._timed():
             passes.device = device_of(self._given.network)
             try:
                 if self._measures:
                     self._measure()
                 elif not passes.known:
-                    self._look_at_new()
+                    self._look_around()
+                    self._know_new()
             except NothingPastError:
                 self._know_new()
             if self._classes.past:
                 self._predict()
+        self._probed.append(self.epoch)
         write_running(self._told.store, self._record("running"))
         found = self._forecasts()
-        self._log(series(self.coefficients, self.at_risk(CLASSES), {} if found is None else of_classes(found)))
+        self._log(series(self.coefficients, self.at_risk(CLASSES), {} if found is None else of_classes(found, self._weight)))
         if self._told.tell is not None and (self._measures or found is not None) and self.epoch:
             self._hand_on("tell", lambda tell: tell(f"Epoch {self.epoch}. {self.at_risk()!r}"))
 
@@ -444,7 +505,7 @@ class MonitoredStep:
 
     def _measure(self) -> None:
         try:
-            measurement = measure(self._given.network, self._passes, head=self._given.head)
+            measurement = self._measurement()
         except NothingPastError:
             raise
         except InputError as error:
@@ -455,13 +516,31 @@ class MonitoredStep:
         self._raw.add_probe(measurement, self.epoch)
         self._head_nodes, self._said = measurement.head_nodes, measurement.said
 
-    def _look_at_new(self) -> None:
+    def _measurement(self) -> Measurement:
+        network, passes, head, images = self._given.network, self._passes, self._given.head, self._probing.images
+        if images is not None:
+            if self._selection is None:
+                passes.make_lists()
+                self._look_around()
+                passes.demand_past()
+                self._selection = Selection(passes, images)
+            try:
+                if not self._selection.is_everything:
+                    draws = f"{self._probing.draws}/{self.number}/{self.epoch}"
+                    return measure(network, self._selection.drawn(draws), head=head)
+            except AllNeededError:
+                if not self._probing.automatic:
+                    raise
+            self._probing = replace(self._probing, images=None)
+        return measure(network, passes, head=head)
+
+    def _look_around(self) -> None:
+        """Pass over everything, before anything is measured."""
         network, passes = self._given.network, self._passes
         with undisturbed(network):
             run = unwrapped(network)
             passes.check_nodes(logits_of(run(passes.few(1)), kind_of(run)).shape[1])
             passes.survey()
-        self._know_new()
 
     def _know_new(self) -> None:
         """Of a step without images of past classes only what is new is known."""
@@ -499,7 +578,7 @@ class MonitoredStep:
         if passes is not None:
             why = None if weight is None or weight.value is not None else "alpha is unknown: no batch was told"
             of = (self.number, self._classes, passes, self.sums, self._predictions, told.names, self._before, why)
-            tables = tables_of(*of, self._forecasts())
+            tables = tables_of(*of, self._forecasts(), self._probed)
             if status == "running":
                 tables = {name: tables[name] for name in ("probes", "pairs") if name in tables}
         past = "none" if passes is None or not len(self._raw) else "memory" if passes.only_memory else "all"
@@ -517,6 +596,8 @@ class MonitoredStep:
             epochs=self.epoch,
             network=self._network,
             head_nodes=self._head_nodes,
+            probe_images=self._probing.images,
+            probes=self._probing.probes,
             said=tuple(map(storable, self._sentences()[1:])),
             environment={"device": device, "threads": torch.get_num_threads(), **environment()},
             timings=seconds,

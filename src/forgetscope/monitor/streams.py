@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Subset
 
 from forgetscope.characters import counted
 from forgetscope.errors import ForgetscopeError, InputError
 from forgetscope.measuring.all_layers import Batch
 from forgetscope.measuring.probe_data import CHECKED, batch_for, images_and_labels
-from forgetscope.monitor.loaders import own_data, own_loader
+from forgetscope.monitor.loaders import order_of, own_data, own_loader
 
 Data = Any  # one of: (inputs, labels), Dataset, DataLoader, function that returns an iterator of batches
 INPUTS, LABELS = ("pixel_values", "inputs", "images"), ("labels", "label")  # keys of batches that are mappings
@@ -36,15 +36,29 @@ class Stream:
     def __iter__(self) -> Iterator[Batch]:
         """Inputs, and labels as int64 on the CPU, of all images once."""
         images = 0
-        for batch in self._passed():
-            inputs, labels = self._inputs_and_labels(batch)
-            self._check_finite(inputs, labels, images)
+        for inputs, labels in self._taken(self._batches):
             images += len(labels)
-            if len(labels):
-                yield inputs, labels
+            yield inputs, labels
         if not images:
             otherwise = "" if self.which in ("new", "test") else f", or leave {self.which}= out"
             raise InputError(f"{self.which}= gives no images. Give those of at least one class{otherwise}.")
+
+    def some(self, places: Sequence[int], images: int) -> Iterator[Batch] | None:
+        """Those at these places of a pass alone, which had so many images; None where they cannot be fetched alone."""
+        data = self._data
+        if isinstance(data, DataLoader):
+            order = order_of(data)
+            if order is None or len(order) != images:
+                return None
+            indices = [int(order[place]) for place in places]
+            return self._taken(lambda: own_loader(data, indices))
+        if isinstance(data, tuple | list) and len(data) == 2:
+            whole, labels = images_and_labels(data[0], data[1], self._names)
+            at = torch.tensor(places, dtype=torch.long)
+            return iter([(whole[at.to(whole.device)], labels[at])])
+        if _is_data_set(data) and not isinstance(data, IterableDataset) and len(data) == images:
+            return self._taken(lambda: self._loader_of(Subset(data, places)))
+        return None
 
     def check_steady(self) -> None:
         """That a few items of a data set are the same when they are fetched again: what is random is found here."""
@@ -66,12 +80,15 @@ class Stream:
     def _names(self) -> tuple[str, str]:
         return f"The inputs of {self.which}=", f"The labels of {self.which}="
 
-    def _passed(self) -> Iterator[object]:
-        """The batches, whatever fails on the way told as somebody else's."""
-        batches = self._own_code(lambda: iter(self._batches()))
-        end = object()
+    def _taken(self, given: Callable[[], Iterable[object]]) -> Iterator[Batch]:
+        """The batches as they are measured, whatever fails on the way told as somebody else's."""
+        batches, end, before = self._own_code(lambda: iter(given())), object(), 0
         while (batch := self._own_code(lambda: next(batches, end))) is not end:
-            yield batch
+            inputs, labels = self._inputs_and_labels(batch)
+            self._check_finite(inputs, labels, before)
+            before += len(labels)
+            if len(labels):
+                yield inputs, labels
 
     def _own_code(self, work: Callable[[], Any]) -> Any:
         try:
@@ -90,7 +107,7 @@ class Stream:
         if isinstance(data, DataLoader):
             self._check_loader(data)
             return lambda: own_loader(data)
-        if isinstance(data, Dataset) or (_is_map(data) and not isinstance(data, Sequence | Mapping | Tensor | np.ndarray)):
+        if _is_data_set(data):
             return lambda: self._loader_of(data)
         if isinstance(data, tuple | list) and len(data) == 2:
             images, labels = images_and_labels(data[0], data[1], self._names)
@@ -209,6 +226,11 @@ def checked_nodes(nodes: Mapping[int, int] | None) -> dict[int, int] | None:
     if min(found.values(), default=0) < 0:
         raise InputError(f"nodes= maps a label to node {min(found.values())}. Nodes are counted from 0.")
     return found
+
+
+def _is_data_set(data: object) -> bool:
+    """Of items that are no batches."""
+    return isinstance(data, Dataset) or (_is_map(data) and not isinstance(data, Sequence | Mapping | Tensor | np.ndarray))
 
 
 def _is_map(data: object) -> bool:

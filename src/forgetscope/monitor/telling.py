@@ -13,6 +13,7 @@ PACKAGE = str(Path(__file__).parents[1]) + os.sep
 ELSEWHERE = {
     "measure(network, head=...)": "monitor.step(..., head=...)",
     ", or prepare=, which makes them so": "",
+    "leave out how many to look at.": "fs.Monitor(..., probe_images=None).",
     "what prepare or the network makes": "what the network makes",
     "Choose another folder with --store.": "Choose another folder: fs.Monitor(folder, name).",
 }

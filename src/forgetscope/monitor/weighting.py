@@ -14,7 +14,7 @@ from torch import Tensor
 
 from forgetscope.characters import counted
 from forgetscope.errors import InputError
-from forgetscope.measuring.quantities import QUANTITIES
+from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
 from forgetscope.measuring.sums import Sums
 
 NO_LABEL = torch.iinfo(torch.int64).min
@@ -112,10 +112,11 @@ def _given_as(labels: object) -> str:
     return f"step.batch(labels) was given {' '.join(repr(labels).split()):.60}"
 
 
-def weighted(sums: Sums, alpha: float | None, *, only_memory: bool = False) -> Sums:
+def weighted(sums: Sums, alpha: float | None, *, only_memory: bool = False, weight: float = 1.0) -> Sums:
     """Sums of terms that were measured with a half of each, as they are with this alpha; without one they are missing.
 
-    only_memory: past images are the memory, so NIC is not known either: what was measured in its place is an estimate."""
+    only_memory: past images are the memory, so NIC is not known either: what was measured in its place is an estimate.
+    weight: what a probe counts for."""
     rehearsed = torch.nan if alpha is None else 2 * alpha
     added = torch.nan if alpha is None else 2 * (1 - alpha)
     weights = dict.fromkeys(REHEARSED, rehearsed) | dict.fromkeys(ADDED, torch.nan if only_memory else added)
@@ -125,4 +126,6 @@ def weighted(sums: Sums, alpha: float | None, *, only_memory: bool = False) -> S
     if sums.pairs is not None:
         past, columns = sums.pairs.shape
         pairs = sums.pairs * torch.tensor([rehearsed] * past + [added] * (columns - past), dtype=torch.float64)
-    return Sums(sums.nodes, list(sums.iterations), values, pairs, sums.log_sim, sums.names, sums.head_nodes, alpha)
+    variances = None if sums.variances is None else sums.variances * factors[: len(COEFFICIENTS)].square()
+    facts = (sums.log_sim, sums.names, sums.head_nodes, alpha)
+    return Sums(sums.nodes, list(sums.iterations), values, pairs, *facts, variances, weight)

@@ -18,11 +18,21 @@ if TYPE_CHECKING:
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
-    """Everything about one experiment: its settings, a summary per step, and every class after every step."""
+    """Everything about one experiment: its settings, a summary per step, and every class after every step; then each step's
+    calibrations with their summaries, and every class with each of them."""
     told = ("id", "status", "divergence", "spec", "timings")
     steps = [{name: step.info.get(name) for name in told} for step in experiment.chain]
     classes = experiment.classes.to_dict("records")
-    return study_document(**experiment_line(experiment), steps=steps, summaries=experiment.summaries, classes=classes)
+    calibrations = [
+        {**{told: one.info[told] for told in ("calibration", "said", "held_out", "seconds")}, "summary": summary}
+        for name, of in experiment.calibrations.items()
+        for one, summary in zip(of, experiment.calibrated_summaries[name], strict=True)
+    ]
+    return study_document(
+        **experiment_line(experiment),
+        **{"steps": steps, "summaries": experiment.summaries, "classes": classes},
+        **{"calibrations": calibrations, "calibrated": experiment.calibrated.to_dict("records")},
+    )
 
 
 def observed_document(observed: Observed) -> dict[str, Any]:
@@ -49,10 +59,14 @@ def store_document(
     rows: Sequence[Overview],
     policies: Sequence[PolicyComparison],
     monitors: Sequence[Observed] = (),
+    recorded_again: int = 0,
 ) -> dict[str, Any]:
-    """What a store holds: a line per experiment, means over seeds, policies compared, and apart from them what monitors saw."""
+    """What a store holds: a line per experiment, means over seeds, policies compared, and apart from them what monitors saw.
+
+    recorded_again: how many steps record a training that counts by another one."""
     lines = [{**experiment_line(experiment), "summaries": experiment.summaries} for experiment in found]
-    return study_document(experiments=lines, overview=rows, policies=policies, observed=[*map(observed_line, monitors)])
+    seen = [*map(observed_line, monitors)]
+    return study_document(experiments=lines, overview=rows, policies=policies, observed=seen, recorded_again=recorded_again)
 
 
 def study_document(**parts: object) -> dict[str, Any]:

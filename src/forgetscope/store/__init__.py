@@ -1,17 +1,33 @@
 """The store: immutable steps on disk, each named by the content that it was made from.
 
-`folder` is the store itself, `stored` one step as it is read, `observed` what a monitor saw of one, `verified` what both have
-in common, and `condition` says which steps are alike; tables are made by `tables`, read within bounds by `tablefiles` and held
-against one another by `contents`, and `stepfiles` says what the record and the manifest beside them must be.
+`folder` is the store itself, `stored` one step as it is read, `observed` what a monitor saw of one, `calibrated` what acts on
+the predictions of one, `verified` what all have in common, and `condition` says which steps are alike; tables are made by
+`tables`, read within bounds by `tablefiles` and held against one another by `contents`, and `stepfiles` says what the record
+and the manifest beside them must be.
 """
 
 from forgetscope.measuring.quantities import COEFFICIENTS as COEFFICIENTS
+from forgetscope.store.calibrated import (
+    CalibrationRecord as CalibrationRecord,
+    StoredCalibration as StoredCalibration,
+    all_calibrations as all_calibrations,
+    calibrations_of as calibrations_of,
+    commit_calibration as commit_calibration,
+    has_calibrations as has_calibrations,
+    stored_calibration as stored_calibration,
+)
 from forgetscope.store.condition import (
+    BESIDE_IMAGES as BESIDE_IMAGES,
     METHOD as METHOD,
     POLICY as POLICY,
+    PROBING as PROBING,
+    Recording as Recording,
     Setting as Setting,
+    counting as counting,
+    exactness as exactness,
     first_step as first_step,
     told_apart as told_apart,
+    trainings as trainings,
 )
 from forgetscope.store.folder import (
     ALL_LAYERS as ALL_LAYERS,

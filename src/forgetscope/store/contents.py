@@ -83,13 +83,14 @@ def check_sources(pairs: pa.Table, new: Ids) -> None:
 
 
 def keepsakes_of(
-    table: pa.Table, kind: Spread, introduced: Mapping[int, int], *, forecast: bool = False
+    table: pa.Table, kind: Spread, introduced: Mapping[int, int], *, forecast: bool = False, counted: bool = False
 ) -> dict[int, Keepsake | None]:
     """By class; None where nothing was kept. introduced: of the step's past classes, in order, which step learned them.
 
-    forecast: whether what a forecast needs must stand beside them."""
+    forecast: whether what a forecast needs must stand beside them. counted: whether accuracies are of all images, and so
+    whole numbers of them."""
     _check_past(table, kind, introduced)
-    beside = _beside_keepsakes(table, forecast)
+    beside = _beside_keepsakes(table, forecast, counted)
     found: dict[int, Keepsake | None] = {}
     for i, row in enumerate(table.select(["class_id", "features_step", "images", "training_accuracy"]).to_pylist()):
         label, step, images, accuracy = row.values()
@@ -130,7 +131,7 @@ def _features_of(table: pa.Table, row: int, label: int, kind: Spread) -> tuple[F
     return mean, spread
 
 
-def _beside_keepsakes(table: pa.Table, forecast: bool) -> list[tuple[float | None, ...]]:
+def _beside_keepsakes(table: pa.Table, forecast: bool, counted: bool) -> list[tuple[float | None, ...]]:
     """Leave-one-out accuracy and probability of each row; the latter is missing while no later step could tell it."""
     there = [name for name in WITH_FORECAST if name in table.column_names]
     if there != list(WITH_FORECAST if forecast else ()):
@@ -140,10 +141,20 @@ def _beside_keepsakes(table: pa.Table, forecast: bool) -> list[tuple[float | Non
     if not forecast:
         return [()] * len(table)
     rows = list(zip(*(table[name].to_pylist() for name in WITH_FORECAST), strict=True))
-    for label, values in zip(table["class_id"].to_pylist(), rows, strict=True):
-        if (values[0] is None and values[1] is not None) or not all(0 <= (value or 0) <= 1 for value in values):
-            raise ValueError(f"no keepsake of class {label}: accuracy is {values[0]}, probability {values[1]}")
+    facts = (table[name].to_pylist() for name in ("class_id", "images"))
+    for label, images, (accuracy, probability) in zip(*facts, rows, strict=True):
+        is_odd = accuracy is not None and not _is_share(accuracy, images or 0, counted)
+        if is_odd or (probability is not None and (accuracy is None or not 0 < probability <= 1)):
+            said = f"accuracy is {accuracy} of {images} images, probability {probability}"
+            raise ValueError(f"no keepsake of class {label}: {said}")
     return rows
+
+
+def _is_share(value: float, images: int, counted: bool) -> bool:
+    """Of so many images: of all, where they are counted, else of some of them."""
+    right = value * images
+    near = abs(right - round(right)) <= 1e-6 * max(images, 1)
+    return 0 <= value <= 1 and (value == 0 or right > 0.999) and (near or not counted)
 
 
 def forecasts_of(probes: pa.Table, past: Ids) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
     STORE/steps/<id>/        committed steps; a reader sees all of one or nothing, and needs no lock
     STORE/observed/          the same of what a monitor saw (`observed`)
+    STORE/calibrated/        the same of what acts on a step's predictions (`calibrated`)
     STORE/working/<id>/      snapshots and probes so far of a step that is being run
     STORE/working/<id>.lock  avoids double work; correctness rests on the rename
     STORE/quarantine/        damaged steps, and incomplete ones that were observed again, kept for inspection
@@ -33,7 +34,7 @@ from forgetscope.store.stepfiles import MARKERS, STATE, TableName
 from forgetscope.store.stored import ALL_TABLES, SCHEMA, TABLES, StoredStep, Tensors
 from forgetscope.store.tables import json_bytes, manifest_bytes, parquet_bytes
 
-FOLDERS = ("steps", "working", "plans", "observed", "quarantine")
+FOLDERS = ("steps", "working", "plans", "observed", "calibrated", "quarantine")
 
 ALL_LAYERS, EVERY_ITERATION, RELEASED = "all layers", "every iteration", "released"  # what `measure` says in `extra`
 
@@ -106,7 +107,7 @@ class Store:
         except OSError as error:
             reason = error.strerror or str(error)
             raise StoreError(f"Cannot write to the store {self.path}: {reason}. Choose another folder with --store.") from None
-        self.refuse_links(*(f"{name}/{path.name}" for name in FOLDERS[1:4] for path in (self.path / name).glob("*")))
+        self.refuse_links(*(f"{name}/{path.name}" for name in FOLDERS[1:5] for path in (self.path / name).glob("*")))
 
     def refuse_links(self, *names: str) -> None:
         """What a store that somebody else filled links to is not its own: it is neither packed nor written to."""
@@ -126,7 +127,7 @@ class Store:
 
     def ids(self) -> set[str]:
         """Of all committed steps."""
-        return _folders(self.path / "steps")
+        return folders_in(self.path / "steps")
 
     def steps(self) -> list[StoredStep]:
         """All committed steps, ordered by id."""
@@ -194,8 +195,8 @@ class Store:
     def observed(self, name: str | None = None) -> list[StoredObserved]:
         """All observed steps that were committed, or those of one monitor, by name and number. Reads none of them."""
         self.refuse_links("observed")
-        names = [one for one in _folders(self.path / "observed") if MONITOR.fullmatch(one) and name in (None, one)]
-        found = [self.path / "observed" / one / number for one in names for number in _folders(self.path / "observed" / one)]
+        names = [one for one in folders_in(self.path / "observed") if MONITOR.fullmatch(one) and name in (None, one)]
+        found = [self.path / "observed" / one / number for one in names for number in folders_in(self.path / "observed" / one)]
         steps = [StoredObserved(folder) for folder in found if NUMBER.fullmatch(folder.name)]
         return sorted(steps, key=lambda step: (step.name, step.number))
 
@@ -222,15 +223,17 @@ class Store:
 
     def observing(self) -> list[RunningObserved]:
         """Observed steps that are not committed: of a training that runs, or that ended without a word."""
-        found = [self.path / "working" / name for name in sorted(_folders(self.path / "working")) if RUNNING.fullmatch(name)]
+        found = [self.path / "working" / name for name in sorted(folders_in(self.path / "working")) if RUNNING.fullmatch(name)]
         return [step for step in map(RunningObserved, found) if not self.finished(step.key)]
 
     def finished(self, id: str) -> bool:
-        """Whether what works under this name is committed: a step, or an observed one that does not give way to another."""
+        """Whether what works under this name is committed: a step, a calibration of one, or an observed step that does not give
+        way to another."""
         if (named := RUNNING.fullmatch(id)) is None:
-            return id in self
+            beside = (self.path / "calibrated" / step for step in folders_in(self.path / "calibrated"))
+            return id in self or any(id in folders_in(folder) for folder in beside)
         folder = self.path / "observed" / named["name"] / named["number"]
-        return folder.name in _folders(folder.parent) and not StoredObserved(folder).gives_way
+        return folder.name in folders_in(folder.parent) and not StoredObserved(folder).gives_way
 
     def commit(self, record: StepRecord, committed: str, *, durable: bool = True) -> StoredStep:
         """Write a step whole. If another process was first, its step is verified and ours discarded.
@@ -348,7 +351,7 @@ class Store:
         return locked(self.lock_file(id), note, waiting, done=lambda: id in self)
 
 
-def _folders(folder: Path) -> set[str]:
+def folders_in(folder: Path) -> set[str]:
     """Names of the folders in one, which are no links; none if it is not there."""
     if not folder.is_dir():
         return set()

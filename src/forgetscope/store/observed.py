@@ -9,6 +9,7 @@ builds on are keepsakes, which are here of all classes seen so far.
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from forgetscope.errors import DamagedStep, SpecError, StoreError
 from forgetscope.files import locked_if_free, replace_durably, sync_folder, told, write_new
 from forgetscope.foreign import Count, StrictRecord, Text, first_problem
 from forgetscope.measuring.keepsakes import Carried, Keepsake, Spread
+from forgetscope.measuring.subsampled.quotas import FEWEST
 from forgetscope.store.contents import (
     Ids,
     carried_of,
@@ -55,6 +57,7 @@ RECORD = "observed.json"
 OBSERVED_TABLES: tuple[TableName, ...] = ("classes", "probes", "pairs", "rehearsal", "confusion", "predictions")
 KEPT_TABLES: tuple[TableName, ...] = ("keepsakes", "carried")  # where the monitor keeps them
 ALL_OBSERVED_TABLES = (*OBSERVED_TABLES, *KEPT_TABLES)
+PROBING = ("probe_images", "probes")  # of a record, only where they are set
 MONITOR = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # its name, and that of its folder
 NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 RUNNING = re.compile(rf"observed-(?P<name>{MONITOR.pattern})-(?P<number>{NUMBER.pattern})")
@@ -82,6 +85,14 @@ class ObservedRecord:
     environment: Mapping[str, object]
     timings: Mapping[str, float]  # seconds, probe_seconds
     tables: Mapping[TableName, pa.Table]  # of `KEPT_TABLES`, those that there are
+    mark: Mapping[str, Sequence[float]] | None = None  # by which the network that made keepsakes is recognised
+    probe_images: int | None = None  # of each past class, where a probe looked at some only
+    probes: int | None = None  # how many were asked for, in place of one after each epoch
+
+
+class _Mark(StrictRecord):
+    shape: Annotated[list[Annotated[int, Field(ge=1, le=2**24)]], Field(max_length=8)]
+    values: Annotated[list[float], Field(min_length=9, max_length=9)]
 
 
 class _Observed(StrictRecord):
@@ -101,8 +112,11 @@ class _Observed(StrictRecord):
     said: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(max_length=1000)]
     environment: dict[Text, Scalar]
     timings: dict[Text, float]
+    probe_images: Annotated[int, Field(ge=FEWEST)] | None = None
+    probes: Annotated[int, Field(ge=2)] | None = None
     forgetscope: Text
     committed: Text
+    mark: _Mark | None = None
 
 
 def checked_observed(content: Mapping[str, Any], name: str, number: int) -> None:
@@ -115,6 +129,8 @@ def checked_observed(content: Mapping[str, Any], name: str, number: int) -> None
         raise ValueError(f"it is the record of {record.name}/{record.number}")
     if (record.status == "incomplete") != (record.reason is not None):
         raise ValueError(f"no record of an observed step (it is {record.status}, and its reason {record.reason!r})")
+    if record.mark is not None and math.prod(record.mark.shape) > 2**24:
+        raise ValueError(f"no record of an observed step (its mark is by inputs of shape {record.mark.shape})")
     if (record.alpha is None) != (record.alpha_from is None):
         raise ValueError(f"no record of an observed step (alpha is {record.alpha}, alpha_from {record.alpha_from})")
 
@@ -174,6 +190,12 @@ class StoredObserved(StoredTables):
         return found
 
     @property
+    def mark(self) -> Mapping[str, Sequence[float]] | None:
+        """Of the network that its keepsakes are of; None: there is none, as in steps of earlier versions."""
+        found: Mapping[str, Sequence[float]] | None = self.info.get("mark")
+        return found
+
+    @property
     def incomplete(self) -> str | None:
         """Why it does not count: readers name such steps and leave them out of statistics."""
         reason: str | None = self.info["reason"]
@@ -185,6 +207,11 @@ class StoredObserved(StoredTables):
         with suppress(StoreError):
             return self.incomplete is not None
         return False
+
+    @property
+    def probing(self) -> dict[str, int]:
+        """How its probes were made other than on all images after each epoch; empty where they were not."""
+        return {name: self.info[name] for name in PROBING if self.info.get(name) is not None}
 
     def to_frame(self) -> pd.DataFrame:
         """A row per class: its name, coefficients, accuracies and forgetting."""
@@ -277,7 +304,8 @@ class StoredObserved(StoredTables):
         with self.naming("probes.parquet"):
             by_probe = forecasts_of(probes, of_past["class_id"].to_numpy())
         with self.naming("classes.parquet"):
-            check_forecasts(of_past, by_probe, 1.0)
+            weight = 1.0 if self.info.get("probes") is None else (self.info["epochs"] + 1) / len(by_probe)
+            check_forecasts(of_past, by_probe, weight)
 
 
 def running_key(name: str, number: int) -> str:
@@ -383,6 +411,7 @@ def _refuse_strange(record: ObservedRecord, statuses: tuple[str, ...]) -> None:
 
 def _record_bytes(record: ObservedRecord, committed: str | None = None) -> bytes:
     facts = {one.name: getattr(record, one.name) for one in fields(record) if one.name != "tables"}
+    facts = {name: value for name, value in facts.items() if value is not None or name not in (*PROBING, "mark")}
     plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in facts.items()}
     now = committed or datetime.now(UTC).isoformat(timespec="seconds")
     try:

@@ -12,9 +12,11 @@ from pydantic import Field, ValidationError
 
 from forgetscope.foreign import Count, Id, StrictRecord, Text, first_problem, strict_json
 from forgetscope.measuring.subsampled.quotas import FEWEST
-from forgetscope.spec import StepSpec, canonical_id, step_id
+from forgetscope.spec import HOW_MUCH_IS_KEPT, StepSpec, canonical_id, step_id
 
-TableName = Literal["classes", "probes", "pairs", "rehearsal", "confusion", "extra", "predictions", "keepsakes", "carried"]
+TableName = Literal[
+    "classes", "probes", "pairs", "rehearsal", "confusion", "extra", "predictions", "keepsakes", "carried", "calibration"
+]
 STATE = "state.safetensors"
 FREED = "state.freed"  # the SHA-256 of a state that was freed; written before the state goes
 KEEPSAKES, CARRIED = "keepsakes.parquet", "carried.parquet"
@@ -30,6 +32,7 @@ _LIMITS = {
     "manifest.json": 2**20,
     "step.json": RECORD_BYTES,
     "observed.json": RECORD_BYTES,
+    "calibration.json": RECORD_BYTES,
     STATE: 8 * 2**30,
     **dict.fromkeys(MARKERS.values(), 1024),
 }
@@ -131,8 +134,10 @@ def _contradiction(spec: StepSpec, parent: str | None) -> str | None:
         return "classes must be distinct numbers"
     if training.epochs < 1 or training.batch < 1:
         return f"epochs = {training.epochs}, batch = {training.batch}"
-    if rehearsal is not None and ((rehearsal.retention is None) == (rehearsal.memory is None) or rehearsal.probe_every < 0):
-        return "one of retention and memory must be set, and probe_every not be negative"
+    if rehearsal is not None and (
+        sum(getattr(rehearsal, name) is not None for name in HOW_MUCH_IS_KEPT) != 1 or rehearsal.probe_every < 0
+    ):
+        return f"one of {', '.join(HOW_MUCH_IS_KEPT)} must be set, and probe_every not be negative"
     if rehearsal is not None and rehearsal.forecast and (rehearsal.keepsake is None or not rehearsal.probe_every):
         return "a forecast without keepsakes, or without probes"
     if rehearsal is not None and not (

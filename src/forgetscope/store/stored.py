@@ -21,7 +21,7 @@ from forgetscope.store.verified import StoredTables, past_rows
 
 SCHEMA = 2
 
-ALL_TABLES: tuple[TableName, ...] = get_args(TableName)
+ALL_TABLES: tuple[TableName, ...] = tuple(name for name in get_args(TableName) if name != "calibration")
 # Those that every step has. `extra` is there where something was measured beside the probes, `keepsakes` where a run asks for
 # them, `predictions` in whatever was trained since schema version 2.
 TABLES = ALL_TABLES[:5]
@@ -118,7 +118,7 @@ class StoredStep(StoredTables):
         introduced = dict(zip(past["class_id"].tolist(), past["introduced_step"].tolist(), strict=True))
         table = self.table("keepsakes")
         with self.naming(file):
-            return keepsakes_of(table, kind, introduced, forecast=self.forecasts)
+            return keepsakes_of(table, kind, introduced, forecast=self.forecasts, counted=True)
 
     def carried(self) -> dict[int, Carried | None]:
         """Where a forecast found its past classes as the step ended, by class in the order of the head's nodes; None where

@@ -26,6 +26,7 @@ ERRORS = ("sic_se", "cic_se", "nic_se", "all_nic_se")  # of the coefficients, in
 _TERMS = dict.fromkeys(("sic", "cic", "nic", "all_nic", "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal"), _FLOAT)
 _PROBES = {"probe": _INT32, "iteration": _INT64, "class_id": _INT32, **_TERMS}
 _FORECAST = dict.fromkeys(FORECAST, _FLOAT)
+EXPECTED = ("expected_as_trained", "expected")  # forgetting, by a calibration that predicts it
 _SPREADS = dict.fromkeys(("variance", "covariance"), _VECTOR)
 SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
     "classes": {
@@ -46,6 +47,10 @@ SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
         **{"mean": _VECTOR, **_SPREADS, "accuracy": _FLOAT, "probability": _FLOAT},
     },
     "carried": {"class_id": _INT32, "mean": _VECTOR, **_SPREADS, "error": _FLOAT},
+    "calibration": {
+        **{"class_id": _INT32, **dict.fromkeys(("scale", "offset", "calibrated_accuracy", "calibrated_forgetting"), _FLOAT)},
+        **dict.fromkeys(EXPECTED, _FLOAT),
+    },
 }
 ONE_OF_THEM: tuple[Spread, ...] = ("variance", "covariance")  # columns of which a table has one
 WITH_FORECAST = ("accuracy", "probability")  # columns of keepsakes
@@ -55,6 +60,7 @@ ONLY_IF_ASKED: dict[TableName, tuple[str, ...]] = {
     "probes": FORECAST,
     "keepsakes": (*ONE_OF_THEM, *WITH_FORECAST),
     "carried": ONE_OF_THEM,
+    "calibration": EXPECTED,
 }
 # Values; so may every floating-point number, and every list of them.
 _MAY_MISS = {"rehearsal_images", "missing_terms", "missing", "best_past", "features_step", "images"}
@@ -68,6 +74,7 @@ _KEYS: dict[TableName, tuple[tuple[str, ...], ...]] = {
     "predictions": (("image",),),
     "keepsakes": (("class_id",),),
     "carried": (("class_id",),),
+    "calibration": (("class_id",),),
 }
 
 

@@ -99,12 +99,13 @@ def class_table(
     unmeasured: str = "not measured: probe_every is 0",
     forecasts: Values | None = None,
     probe_weight: float = 1.0,
+    unforecast: Sequence[str | None] | None = None,
 ) -> pa.Table:
     """One row per class seen so far; forgetting and coefficients are missing for this step's own classes.
 
     A sum with a missing term is missing; `missing_terms` counts them. `unmeasured` says why nothing was measured at all.
     forecasts [probes, forecast, P]: if any were made; a class has that of the last probe, and the sums of its estimates, in
-    which a probe counts by its weight."""
+    which a probe counts by its weight. unforecast: why there is none of each past class."""
     past = len(rehearsal)
     kept = [len(images) for images in rehearsal.values()]
     fg = forgetting(facts.when_learned[:past], facts.accuracy[:past])
@@ -134,6 +135,8 @@ def class_table(
         "forgetting": fg,
         **measures,
     }
+    if unforecast is not None:
+        missing = ["; ".join(filter(None, both)) or None for both in zip(missing, unforecast, strict=True)]
     of_past |= {"missing_terms": counts, "missing": missing}
     if forecasts is not None:
         of_past |= dict(zip(FORECAST, forecast_of_classes(forecasts, probe_weight), strict=True))
@@ -251,6 +254,22 @@ def carried_table(carried: Mapping[int, Carried | None], kind: Kept) -> pa.Table
         "error": [one and one.error for one in found],
     }
     return _table("carried", columns)
+
+
+def calibration_table(
+    ids: Sequence[int], scales: Values, offsets: Values, accuracy: Values, lost: Values, expected: Mapping[str, Values]
+) -> pa.Table:
+    """One row per class, in the order of the head's nodes. lost [P]: forgetting of past classes; expected: likewise."""
+    missing = np.full(len(ids) - len(lost), np.nan)
+    columns = {
+        "class_id": ids,
+        "scale": scales,
+        "offset": offsets,
+        "calibrated_accuracy": accuracy,
+        "calibrated_forgetting": np.concatenate([lost, missing]),
+        **{name: np.concatenate([values, missing]) for name, values in expected.items()},
+    }
+    return _table("calibration", columns)
 
 
 def _table(name: TableName, columns: Mapping[str, Any]) -> pa.Table:

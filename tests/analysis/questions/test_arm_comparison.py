@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from forgetscope.analysis.questions.arms import MEASURES, OF_COST, ArmMeasure, c
 from forgetscope.analysis.statistics.estimates import mean_estimate
 from forgetscope.benchmark.arms import chains_by_arm
 from forgetscope.benchmark.pairs import Comparison, comparison_plan
+from forgetscope.benchmark.plans import Chain
 from forgetscope.data.library import load_data
 from forgetscope.report.words.arms import arm_sentence, by_measure
 from forgetscope.spec import RunSpec
@@ -62,7 +64,7 @@ def test_there_is_a_row_of_every_measure_the_baseline_s_first(rows: list[ArmMeas
 def test_differences_are_those_of_pairs(measure: str, rows: list[ArmMeasure], made: tuple[Store, dict[str, list]]) -> None:
     store, chains = made
     mine, base = (
-        [getattr(Experiment([store.step(id) for id in ids]).summaries[0], measure) for ids in chains[name]]
+        [getattr(Experiment([store.step(id) for id in c.steps]).summaries[0], measure) for c in chains[name]]
         for name in ("evened", "plain")
     )
     change = np.array(mine) - base
@@ -129,10 +131,12 @@ def test_one_pair_has_no_verdict(made: tuple[Store, dict[str, list]]) -> None:
 
 def test_what_is_not_there_is_in_no_pair(made: tuple[Store, dict[str, list]]) -> None:
     store, chains = made
-    gone = {**chains, "evened": [*chains["evened"][:3], *[(ids[0], "0" * 32) for ids in chains["evened"][3:]]]}
+    lost = [replace(chain, steps=(chain.steps[0], "0" * 32)) for chain in chains["evened"][3:]]
+    gone = {**chains, "evened": [*chains["evened"][:3], *lost]}
     found = {row.arm: row.n for row in compare_arms(store, gone)}
     assert found == {"plain": PAIRS, "again": PAIRS, "offset": PAIRS, "evened": 3}
-    assert compare_arms(store, {"plain": chains["plain"], "evened": [("0" * 32, "1" * 32)] * PAIRS}) == []
+    nowhere = Chain(steps=("0" * 32, "1" * 32), policy="uniform")
+    assert compare_arms(store, {"plain": chains["plain"], "evened": [nowhere] * PAIRS}) == []
 
 
 def test_how_many_pairs_it_would_take(rows: list[ArmMeasure]) -> None:

@@ -15,6 +15,7 @@ from conftest import TINY, run_experiment
 from forgetscope.analysis.experiments import Experiment, overview
 from forgetscope.analysis.index import glance
 from forgetscope.analysis.questions.policies import compare_policies, planned_experiments
+from forgetscope.benchmark.plans import Chain
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.report.terminal.experiments import experiment_view, overview_view, store_view
@@ -85,7 +86,8 @@ def test_a_step_that_diverged_is_in_no_pair_and_counted(found: list[Experiment],
 def test_only_the_chains_of_a_plan_and_of_them_what_is_there(found: list[Experiment]) -> None:
     store = Store(found[0].chain[0].folder.parents[1])
     chains = [[step.id for step in e.chain] for e in found if _key(e)[0] == 1]
-    planned = planned_experiments(store, [*chains, [chains[0][0], "0" * 32], ["1" * 32, "2" * 32]])
+    ids = [*chains, [chains[0][0], "0" * 32], ["1" * 32, "2" * 32]]
+    planned = planned_experiments(store, [Chain(steps=tuple(one), policy="uniform") for one in ids])
     assert [len(e.chain) for e in planned] == [2, 2, 1]
     assert [row.pairs for row in compare_policies(planned)] == [1, 1]
     assert [row.policy for row in compare_policies(planned, baseline="herding")] == ["herding", "uniform"]
@@ -117,8 +119,8 @@ def test_views_of_a_store_say_reliability_and_how_to_see_all(found: list[Experim
     text = console.export_text()
     assert "21 experiments, the latest 20 (all of them: --json)" in text
     assert re.search(r" spread +reliability +ρ SIC ", text)
-    assert re.search(r"^reliability( +−?\d\.\d\d \(\d\.\d\d, \d\.\d\d\))+ *$", text, re.MULTILINE)
-    assert re.search(r"^  at most( +\d\.\d\d \(\d\.\d\d, \d\.\d\d\))+ *$", text, re.MULTILINE)
+    assert re.search(r"^reliability( +−?\d\.\d\d( \(−?\d+\.\d\d, −?\d+\.\d\d\))?)+ *$", text, re.MULTILINE)
+    assert re.search(r"^  at most( +\d\.\d\d( \(\d\.\d\d, \d\.\d\d\))?)+ *$", text, re.MULTILINE)
 
 
 def _key(experiment: Experiment) -> tuple[int, str, float | None]:

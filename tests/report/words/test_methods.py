@@ -114,6 +114,7 @@ options = st.fixed_dictionaries(
         "policy": st.sampled_from(["uniform", "herding"]),
         "method": st.sampled_from(["replay", "ace", "distillation(weight=0.5, temperature=3)"]),
         "retention": st.sampled_from([0.08, 0.2]),
+        "quota": st.sampled_from(["balanced", "neyman"]),
         "first_batch": st.sampled_from([32, 33]),
         "sampling": st.sampled_from(["iid", "reshuffled"]),
         "validation": st.sampled_from([0.0, 0.1]),
@@ -130,12 +131,12 @@ options = st.fixed_dictionaries(
 
 
 @settings(max_examples=60)
-@given(options, st.booleans(), st.booleans())
+@given(options, st.sampled_from([None, {"memory": 200}, {"memory_bytes": 10**7}]), st.booleans())
 def test_the_command_of_a_run_without_a_plan_plans_the_same_steps(
-    given: Mapping[str, Any], memory: bool, list_alphas: bool
+    given: Mapping[str, Any], memory: Mapping[str, int] | None, list_alphas: bool
 ) -> None:
     chosen = {name: value for name, value in given.items() if name != "retention" or not memory}
-    chosen |= {"memory": 200} if memory else {}
+    chosen |= memory or {}
     steps = given.get("steps", 3)
     chosen |= {"alpha": [0.25, 0.5, 0.75][: steps - 1]} if list_alphas and steps > 1 else {}
     run = RunSpec(**chosen)

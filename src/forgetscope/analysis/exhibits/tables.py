@@ -92,6 +92,10 @@ _MORE = (
             "By noise: FG-R and FG-HG if all past classes were forgotten alike. Spread: root of the variance of forgetting "
             "between classes without that noise, 0 where none was found; reliability: its share of the whole variance. "
             "Ceiling: the rank correlation of a predictor that knew the true forgetting.", "noise"),
+    Exhibit("forecasts", "beyond", "How good forecasts without past images were, beside coefficients that see them",
+            "Forecast, SIC, CIC, NIC: mean rank correlation with forgetting, over the same steps. Error: mean absolute error "
+            "of the forecast. Covered: share of classes within their interval, the noise of test images added; 0.95 is wanted. "
+            "Estimates: mean rank correlation with the exact coefficients."),
     Exhibit("comparisons", "beyond", "Steps and data sets compared",
             "Welch’s tests, paired where steps share experiments; correlations are compared in Fisher’s z."),
     Exhibit("early_warning", "data", "Classes flagged rightly", "After a share of training; share 0 is before training."),
@@ -113,6 +117,15 @@ POLICIES = Exhibit(  # of pairs of experiments, which need no analysis
     "Policies against {baseline}",
     "Differences are within pairs; of accuracies, more is better, of forgetting, less is.",
     "policies",
+)
+
+SIDE_BY_SIDE = Exhibit(  # of whatever is in pairs with plain replay
+    "methods_side_by_side",
+    "beyond",
+    "Methods, policies and calibrations side by side",
+    "Most even first: matched is the true variance of forgetting between classes at matched mean FG, minus the baseline’s, "
+    "with its 95 % interval; below 0 is more even. Spread is its root as trained, without the noise of test images.",
+    "plain",
 )
 
 TABLES, MORE = ({exhibit.label: exhibit for exhibit in part} for part in (_TABLES, _MORE))

@@ -20,7 +20,8 @@ from forgetscope.analysis.inputs.training_shares import SHARES, probes_within
 from forgetscope.analysis.statistics.noise import noise_of_step, sampling_variances
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
-from forgetscope.store import COEFFICIENTS, Setting, Store, StoredStep, StoredTables
+from forgetscope.measuring.quantities import FORECAST
+from forgetscope.store import COEFFICIENTS, Recording, Setting, Store, StoredStep, StoredTables, exactness, past_rows
 
 Values = NDArray[np.float64]
 
@@ -43,6 +44,13 @@ class StepFacts:
     data_classes: int | None  # of the whole data set, where it is recorded
     simulated: dict[str, Any] | None
     diverged: bool
+    exactness: tuple[float, ...]  # of what it measured
+    released_nic: bool  # whether it measured NIC as the released scripts have it, too
+    committed: str
+
+    @property
+    def recording(self) -> Recording:
+        return Recording(self.id, self.parent, self.seed, self.new_classes, self.setting, self.exactness, self.committed)
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class MeasuredStep:
     early: Values  # [shares, 3, C]: SIC, CIC, NIC from the first probes only
     associations: Values  # as named in `associations.ASSOCIATIONS`, from all probes
     course: NDArray[np.float32]  # [probes, associations]: from the first probes only
+    forecast: Values  # [6, P]: as in `quantities.FORECAST`; NaN where there is none
     images: Values  # [P]: test images
     paired: NDArray[np.bool_]  # [P]: single test images are known, of now and of when the class was learned
     variances: Values  # [P]: of forgetting, by the noise of the test images alone; NaN where forgetting is undefined
@@ -194,7 +203,20 @@ def _arrays(step: StoredStep) -> Arrays:
         "early": np.stack([sums[n - 1, :3] if n else empty for n in shares]),
         "associations": found[-1],
         "course": found[:-1].astype(np.float32),
+        "forecast": _forecast(step, len(complete)),
     }
+
+
+def _forecast(step: StoredStep, past: int) -> Values:
+    """[forecast, P]; missing of steps that make none."""
+    if not step.forecasts:
+        return np.full((len(FORECAST), past), np.nan)
+    table = step.table("classes", ["introduced_step", *FORECAST])
+    with step.naming("classes.parquet"):
+        if absent := [name for name in FORECAST if name not in table.column_names]:
+            raise ValueError(f"no column {absent[0]}, in a step with forecast")
+    rows = past_rows(table, step.number)
+    return np.stack([table[name].to_numpy()[rows] for name in FORECAST]).astype(np.float64)
 
 
 def _stacked(past: dict[str, NDArray[Any]]) -> tuple[Values, NDArray[np.bool_]]:
@@ -215,10 +237,14 @@ def _facts(step: StoredStep) -> StepFacts:
         data_classes=step.info["data"].get("classes"),
         simulated=step.simulated,
         diverged=step.divergence is not None,
+        exactness=exactness(step.info["spec"]),
+        released_nic=bool((step.info["spec"]["rehearsal"] or {}).get("released_nic")),
+        committed=step.info["committed"],
     )
 
 
 def _facts_from(array: NDArray[np.generic]) -> StepFacts:
     values = json.loads(array.tobytes())
     setting = Setting(**{**values["setting"], "shape": tuple(values["setting"]["shape"])})
-    return StepFacts(**{**values, "new_classes": tuple(values["new_classes"]), "setting": setting})
+    lists = {name: tuple(values[name]) for name in ("new_classes", "exactness")}
+    return StepFacts(**{**values, **lists, "setting": setting})

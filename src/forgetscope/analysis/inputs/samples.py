@@ -23,7 +23,8 @@ from forgetscope.benchmark.records import recorded_plans, rerun_only
 from forgetscope.data.glyphs import CLASS_NAMES
 from forgetscope.data.known import KNOWN
 from forgetscope.errors import StoreError
-from forgetscope.store import METHOD, POLICY, Setting, Store, first_step, told_apart
+from forgetscope.spec import HOW_MUCH_IS_KEPT
+from forgetscope.store import METHOD, POLICY, Setting, Store, counting, first_step, told_apart
 
 Values = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -95,6 +96,7 @@ class Sample:
     root: list[str]  # [S]: the first step; the same for all that share a sequence and a seed
     diverged: list[GridCell] = field(default_factory=list)  # of steps besides these
     built_on: list[StepFacts | None] = field(default_factory=list)  # before these, one of each kind; None: it is not here
+    recorded_again: Counter[int] = field(default_factory=Counter)  # by number: further recordings of the training of a step
     values: dict[Name, Values] = field(default_factory=dict)  # [S] each: one number per step
 
     def __post_init__(self) -> None:
@@ -225,7 +227,10 @@ class Collected:
 
 def collect(store: Store, read: ReadSteps) -> Collected:
     unread: list[StoreError] = []
-    plans = recorded_plans(store, unread.append)
+    counts = counting(facts.recording for facts in read.facts.values())
+    plans = [_once_in(plan, counts) for plan in recorded_plans(store, unread.append)]
+    recorded_again = Counter(counted for id, counted in counts.items() if id != counted)
+    read = _once(read, counts)
     parents = {id: facts.parent for id, facts in read.facts.items()}
     roots = {id: first_step(id, parents) for id in parents}
     levels = Levels(list(read.facts.values()), plans)
@@ -250,6 +255,7 @@ def collect(store: Store, read: ReadSteps) -> Collected:
             root=[roots[facts.id] for facts in kept],
             diverged=[levels.cell(facts) for facts in own if facts.diverged],
             built_on=_built_on(kept, read.facts),
+            recorded_again=Counter(facts.step for facts in own for _ in range(recorded_again[facts.id])),
         )
         samples.append(sample)
         for facts in sorted((facts for facts in groups[setting] if facts.id in originals), key=levels.order):
@@ -257,6 +263,33 @@ def collect(store: Store, read: ReadSteps) -> Collected:
             runs = tuple(read.measured[id] for id in ids if id in read.measured)
             reruns.append(RerunSet(sample, levels.cell(facts), runs, len(ids) - len(runs)))
     return Collected(samples, reruns, read.damaged, tuple(map(str, unread)), levels.uncounted)
+
+
+def _once(read: ReadSteps, counts: Mapping[str, str]) -> ReadSteps:
+    """Each training by the recording that counts, built on recordings that count."""
+    facts = {
+        id: one
+        if one.parent in (None, counts.get(str(one.parent), one.parent))
+        else replace(one, parent=counts[str(one.parent)])
+        for id, one in read.facts.items()
+        if counts[id] == id
+    }
+    measured = {id: replace(step, facts=facts[id]) for id, step in read.measured.items() if id in facts}
+    return replace(read, facts=facts, measured=measured)
+
+
+def _once_in(plan: Mapping[str, Any], counts: Mapping[str, str]) -> dict[str, Any]:
+    """A plan that names recordings that count."""
+    chains = [{**chain, "steps": [counts.get(id, id) for id in chain["steps"]]} for chain in plan["chains"]]
+    reruns = [
+        {
+            **one,
+            "original": counts.get(one["original"], one["original"]),
+            "others": [counts.get(id, id) for id in one["others"]],
+        }
+        for one in plan["reruns"]
+    ]
+    return {**plan, "chains": chains, "reruns": reruns}
 
 
 class Levels:
@@ -279,15 +312,20 @@ class Levels:
         return f"{new} classes" if classes is None else percent(new / classes)
 
     def retention(self, facts: StepFacts) -> str:
-        """A percentage, or a number of images."""
-        share = facts.setting.options["retention"]
-        return f"{facts.setting.options['memory']} images" if share is None else percent(share)
+        """A percentage, or a number of images or bytes."""
+        options = facts.setting.options
+        return kept_of(options) if options["retention"] is None else percent(options["retention"])
 
     def cell(self, facts: StepFacts) -> GridCell:
         return GridCell(facts.step, self.retention(facts), self.increment(facts))
 
     def order(self, facts: StepFacts) -> tuple[object, ...]:
         return facts.step, size_of_level(self.retention(facts)), len(facts.new_classes), facts.seed, facts.id
+
+
+def kept_of(options: Mapping[str, Any]) -> str:
+    """The size of a memory, of a setting without retention."""
+    return f"{options['memory']} images" if options["memory_bytes"] is None else f"{options['memory_bytes']} bytes"
 
 
 def percent(share: float) -> str:
@@ -333,7 +371,7 @@ def _built_on(steps: Sequence[StepFacts], facts: Mapping[str, StepFacts]) -> lis
         if step is None:
             found[None] = None
         else:
-            found.setdefault((step.step, step.setting.but_for("retention", "memory", "classes")), step)
+            found.setdefault((step.step, step.setting.but_for(*HOW_MUCH_IS_KEPT, "classes")), step)
             pending.append(step.parent)
     return list(found.values())
 
@@ -341,7 +379,7 @@ def _built_on(steps: Sequence[StepFacts], facts: Mapping[str, StepFacts]) -> lis
 def _in_common(facts: StepFacts, first: StepFacts | None) -> Setting:
     """What the steps of one sample have in common. The first step tells which of a user's own networks it is."""
     network = first.setting.network_source if first else None
-    return replace(facts.setting.but_for("retention", "memory", "classes"), network_source=network)
+    return replace(facts.setting.but_for(*HOW_MUCH_IS_KEPT, "classes"), network_source=network)
 
 
 def _benchmarks(settings: Iterable[Setting]) -> dict[Setting, str]:
@@ -355,8 +393,8 @@ def _benchmarks(settings: Iterable[Setting]) -> dict[Setting, str]:
         made = f"simulated-{own.digest.removeprefix('simulated-')[:6]}" if own.digest.startswith("simulated-") else "trained"
         version = data[own.data, own.digest].removeprefix(own.data) if made == "trained" else ""
         network = networks[own.network, own.network_source]
-        named = {"network": network, "method": methods[own.method]}
-        return {**named, **own.but_for(*POLICY, *METHOD).options, "image_size": own.image_size, "data": made + version}
+        named = {"network": network, "method": methods[own.method], "quota": own.options["quota"] or "balanced"}
+        return {**named, **own.but_for(*POLICY, *METHOD, "quota").options, "image_size": own.image_size, "data": made + version}
 
     labels = {}
     for own in found:
@@ -368,7 +406,7 @@ def _benchmarks(settings: Iterable[Setting]) -> dict[Setting, str]:
 
 
 def size_of_level(level: str) -> tuple[bool, float]:
-    """To order levels by: percentages first, then numbers of images or classes."""
+    """To order levels by: percentages first, then numbers of images, bytes or classes."""
     return " " in level, float(level.split()[0])
 
 

@@ -1,6 +1,7 @@
 """What is asked beyond the paper's tables.
 
-`policies`, `arms` and `variants` compare in pairs, `controlled` looks at re-runs with other new classes, `approximations`
-at what the paper left out; `foresight` asks how early forgetting is known, `suffering` who suffers, `noise` how much of
-it is noise, `advice` what a store lacks.
+`policies`, `arms` and `variants` compare in pairs, `leaderboard` whatever a store holds; `controlled` looks at re-runs with
+other new classes, `approximations` at what the paper left out; `foresight` asks how early forgetting is known, `forecasts`
+how good predictions without past images were, `suffering` who suffers, `noise` how much of it is noise, `advice` what a
+store lacks.
 """

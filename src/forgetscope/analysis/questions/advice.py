@@ -1,7 +1,9 @@
 """What a store lacks, what was left out, and how many more experiments narrower intervals would take."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,6 @@ from forgetscope.analysis.paper.joint_model import FEWEST
 from forgetscope.analysis.paper.printed import deviations
 from forgetscope.analysis.rows import Row
 from forgetscope.analysis.statistics.estimates import fisher_z, mean_estimate, needed_samples
-from forgetscope.characters import counted
 
 HALF_WIDTHS = (0.05, 0.02)  # of 95 % intervals that may be wanted
 ADVISED = (("FG-R", "value"), ("FG-HG", "value"), ("SIC", "rho"), ("CIC", "rho"), ("NIC", "rho"))
@@ -22,7 +23,23 @@ SIZES = (
     *("scale", "wanted_half_width", "needed_n", "simulated"),
 )
 COUNTED = ("diverged", "undefined", "unmeasured")
-LEFT_OUT = ("benchmark", "policy", "subset", "steps", *Omitted.__dataclass_fields__, "probes", "simulated")
+LEFT_OUT = (
+    *("benchmark", "policy", "subset", "steps", *Omitted.__dataclass_fields__, "recorded_again", "probes", "simulated"),
+)
+Of = Literal["damaged steps", "damaged plan", "number of classes", "past classes", "settings", "data set", "controlled"]
+OfSamples = Literal["third steps", "joint model", "both factors", "ANOVA", "early probe", "early epochs", "ranking"]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Something that a store lacks, or that cannot be given; `report.words.lacks` says it."""
+
+    what: Of | OfSamples
+    names: tuple[str, ...] = ()  # of what it is about: samples, or a data set, plan, steps or settings
+    step: int = 0
+    places: int = 0  # partitions, or steps, in which it is so
+    among: int = 0
+    more: int = 0  # experiments that would do
 
 
 def sample_sizes(collection: Collected) -> pd.DataFrame:
@@ -50,6 +67,7 @@ def left_out(collection: Collected) -> pd.DataFrame:
                     **sample.where(Subset(number)),
                     "steps": int(mask.sum()),
                     **vars(sample.omitted(Subset(number), ranked)),
+                    "recorded_again": sample.recorded_again[number],
                     "probes": ", ".join(map(str, sorted(probes))),
                 }
             )
@@ -92,9 +110,25 @@ def _parts(subset: str, retention: str, increment: str) -> list[Subset | GridCel
     return [Subset(int(step), tuple(increments)) for step, *increments in labels]
 
 
-def missing(collection: Collected) -> pd.DataFrame:
-    """What cannot be given, and what it would take, a sentence each."""
-    return pd.DataFrame([{"what": text} for text in _missing(collection)], columns=["what"])
+def lacking(collection: Collected) -> Iterator[Lack]:
+    """What cannot be given, and what it would take."""
+    if collection.damaged:
+        yield Lack("damaged steps", tuple(collection.damaged[:3]), places=len(collection.damaged))
+    yield from (Lack("damaged plan", (text,)) for text in collection.damaged_plans)
+    yield from (Lack("number of classes", (name,)) for name in collection.uncounted)
+    if not any(sample.steps for sample in collection.samples):
+        yield Lack("past classes")
+        return
+    found: dict[Lack, list[str]] = {}  # -> the samples of which it is so
+    for sample in collection.samples:
+        for lack in _lacking_in(sample):
+            found.setdefault(lack, []).append(sample.title)
+    yield from (replace(lack, names=tuple(titles)) for lack, titles in found.items())
+    yield from _apart(collection)
+    here = {sample.dataset for sample in collection.samples if sample.steps}
+    yield from (Lack("data set", (name,)) for name in PAPER_ORDER if here & {*PAPER_ORDER} and name not in here)
+    if not collection.reruns:
+        yield Lack("controlled")
 
 
 def _sizes(sample: Sample, cell: GridCell) -> Iterator[Row]:
@@ -113,38 +147,7 @@ def _sizes(sample: Sample, cell: GridCell) -> Iterator[Row]:
             }
 
 
-def _missing(collection: Collected) -> Iterator[str]:
-    if collection.damaged:
-        ids = ", ".join(id[:8] for id in collection.damaged[:3])
-        yield f"damaged steps, left out: {len(collection.damaged)} ({ids}); `forgetscope store verify` names their files."
-    yield from (f"a plan, left out: {text}" for text in collection.damaged_plans)
-    for name in collection.uncounted:
-        yield (
-            f"{name}: how many classes it has is recorded neither in steps nor in plans, so increments are numbers of classes "
-            "instead of percentages; steps that are run from now on record it."
-        )
-    if not any(sample.steps for sample in collection.samples):
-        yield "no finished step has past classes, so nothing can be forgotten; an experiment needs at least two steps."
-        return
-    lacking: dict[str, list[str]] = {}  # what -> the samples that lack it
-    for sample in collection.samples:
-        for text in _missing_in(sample):
-            lacking.setdefault(text, []).append(sample.title)
-    for text, (title, *others) in lacking.items():
-        yield f"{title} and {counted(len(others), 'other')}{text}" if others else f"{title}{text}"
-    yield from _apart(collection)
-    here = {sample.dataset for sample in collection.samples if sample.steps}
-    for name in PAPER_ORDER if here & {*PAPER_ORDER} else ():
-        if name not in here:
-            yield (
-                f"{name}, the paper's other data set: no step of it is in the store, so that its figures are empty and tables "
-                f"have no rows of it; `forgetscope bench run {name}` runs them."
-            )
-    if not collection.reruns:
-        yield "controlled experiments: none are in the store; `forgetscope controlled` runs them."
-
-
-def _apart(collection: Collected) -> Iterator[str]:
+def _apart(collection: Collected) -> Iterator[Lack]:
     """Per benchmark on the paper's data: in what its settings differ, whatever the policy."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for sample in collection.samples:
@@ -154,42 +157,24 @@ def _apart(collection: Collected) -> Iterator[str]:
     for benchmark, each in found.items():
         if () not in each:
             common = [text for text in each[0] if all(text in other for other in each)] or each[0]
-            yield f"the paper's values beside those of {benchmark}, because settings differ: {', '.join(common)}."
+            yield Lack("settings", (benchmark, *common))
 
 
-def _missing_in(sample: Sample) -> Iterator[str]:
-    """Each to be read after the sample's name."""
+def _lacking_in(sample: Sample) -> Iterator[Lack]:
     if sample.numbers == [2]:
-        cells = len(sample.partitions(2))
-        yield (
-            ": no third steps, so nothing can be said about how things go on; "
-            f"{FEWEST * cells} experiments of three steps would do, {FEWEST} per partition."
-        )
+        yield Lack("third steps", more=FEWEST * len(sample.partitions(2)))
     for number in sample.numbers:
-        counts = {cell: int(sample.mask(cell).sum()) for cell in sample.partitions(number)}
-        if short := [FEWEST - n for n in counts.values() if n < FEWEST]:
-            yield (
-                f", step {number}: the joint model needs {FEWEST} steps in a partition; "
-                f"{counted(len(short), 'partition', 'has/have', len(counts))} fewer, "
-                f"{counted(sum(short), 'more experiment')} would do."
-            )
+        counts = [int(sample.mask(cell).sum()) for cell in sample.partitions(number)]
+        if short := [FEWEST - n for n in counts if n < FEWEST]:
+            yield Lack("joint model", step=number, places=len(short), among=len(counts), more=sum(short))
         if len(sample.increments(number)) < 2 or len(sample.retentions(number)) < 2:
             levels = max(2, len(sample.increments(number))) * max(2, len(sample.retentions(number)))
-            lacking = 2 * levels - sum(min(2, n) for n in counts.values())
-            yield (
-                f", step {number}: the effects of retention and increment together need two levels of each and two steps in "
-                f"every partition, {counted(lacking, 'more experiment')} would do; one with two levels is tested alone."
-            )
-        elif min(counts.values()) < 2:
-            experiments = counted(sum(max(0, 2 - n) for n in counts.values()), "more experiment")
-            yield f", step {number}: an ANOVA needs two steps in every partition, {experiments} would do."
+            yield Lack("both factors", step=number, more=2 * levels - sum(min(2, n) for n in counts))
+        elif min(counts) < 2:
+            yield Lack("ANOVA", step=number, more=sum(max(0, 2 - n) for n in counts))
         if probes_within(EARLY, sample.probes(number)) == 1:
             longest = max(own.facts.setting.options["epochs"] for own in sample.steps if own.facts.step == number)
-            more = "" if probes_within(EARLY, longest + 1) > 1 else "three epochs or more are needed, and "
-            yield (
-                f", step {number}: no probe in the first quarter of training but the one before it, so whether a quarter is "
-                f"enough cannot be asked; {more}probe_every = 1 measures after every epoch."
-            )
+            yield Lack("early probe" if probes_within(EARLY, longest + 1) > 1 else "early epochs", step=number)
         mask = sample.mask(Subset(number))
         if len(sample.steps) and not np.isfinite(sample.values["SIC", "rho"][mask]).any():
-            yield f", step {number}: no ranking: steps have fewer than three past classes, or nothing was measured."
+            yield Lack("ranking", step=number)

@@ -13,13 +13,24 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forgetscope.analysis.experiments import MEASURES
+from forgetscope.analysis.inputs.samples import kept_of
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.analysis.statistics.t_tests import Difference, paired_correlations
 from forgetscope.errors import StoreError
 from forgetscope.measuring.quantities import COEFFICIENTS
-from forgetscope.spec import BESIDE_THE_PROBES
-from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED, Setting, Store, StoredStep, TellLeftOut, first_step
+from forgetscope.store import (
+    ALL_LAYERS,
+    EVERY_ITERATION,
+    RELEASED,
+    Recording,
+    Setting,
+    Store,
+    StoredStep,
+    TellLeftOut,
+    first_step,
+    trainings,
+)
 
 Values = NDArray[np.float64]
 
@@ -82,35 +93,38 @@ def approximations(store: Store, left_out: TellLeftOut | None = None) -> list[Ap
     groups: dict[tuple[int, Setting], list[_Step]] = {}
     steps = {step.id: step for step in store.readable(left_out)}
     parents = {id: step.parent for id, step in steps.items()}
-    for id, stored in steps.items():
+    records = [Recording.of(id, stored.info) for id, stored in steps.items()]
+    named = trainings(records)
+    for one in sorted(records, key=lambda one: (one.exactness, one.committed, one.id), reverse=True):
+        stored = steps[one.id]
         if stored.has("extra") and stored.divergence is None:
-            first = steps.get(first_step(id, parents), stored)
-            setting = replace(stored.setting.but_for(*BESIDE_THE_PROBES), network_source=first.setting.network_source)
-            groups.setdefault((stored.number, setting), []).append(_Step(stored))
+            first = steps.get(first_step(one.id, parents), stored)
+            setting = replace(one.setting, network_source=first.setting.network_source)
+            groups.setdefault((stored.number, setting), []).append(_Step(stored, named[one.id]))
     if not groups:
         raise StoreError(
             f"No step in {store.path} measured anything beside the probes. Set all_layers_every, every_iteration or "
             "released_nic in a run or a benchmark (`forgetscope config`), and run it."
         )
-    named = [((_title(setting), step), group) for (step, setting), group in groups.items()]
+    titled = [((_title(setting), step), group) for (step, setting), group in groups.items()]
     return [
         Approximations(
             setting=title,
             step=step,
-            steps=len(group),
+            steps=len({step.training for step in group}),
             contrasts=list(_contrasts(group)),
             thinnings=list(_thinnings(group)),
             costs=list(_costs(group)),
         )
-        for (title, step), group in sorted(named, key=lambda pair: pair[0])
+        for (title, step), group in sorted(titled, key=lambda pair: pair[0])
     ]
 
 
 class _Step:
     """A step's tables as arrays over the past classes whose forgetting is defined."""
 
-    def __init__(self, stored: StoredStep) -> None:
-        self.stored = stored
+    def __init__(self, stored: StoredStep, training: str) -> None:
+        self.stored, self.training = stored, training
         past = stored.past_classes("class_id", "forgetting")
         known = ~np.isnan(past["forgetting"].astype(np.float64))
         self.class_ids = past["class_id"][known].tolist()
@@ -132,9 +146,15 @@ class _Step:
         return table.index.to_numpy(np.int64), table[self.class_ids].to_numpy(np.float64)
 
 
+def _with(form: str, group: Sequence[_Step]) -> list[_Step]:
+    """Steps that measured in this form, each training once, by the first of these."""
+    found = {step.training: step for step in reversed(group) if form in step.extra}
+    return sorted(found.values(), key=lambda step: step.stored.id)
+
+
 def _contrasts(group: Sequence[_Step]) -> Iterator[Contrast]:
     for form, coefficients in ((ALL_LAYERS, COEFFICIENTS), (EVERY_ITERATION, COEFFICIENTS), (RELEASED, ("nic",))):
-        steps = [step for step in group if form in step.extra]
+        steps = _with(form, group)
         for coefficient in coefficients if steps else ():
             both = [_two_forms(step, form, coefficient) for step in steps]
             ranked = [len(step.class_ids) for step in steps]
@@ -161,7 +181,7 @@ def _two_forms(step: _Step, form: str, coefficient: str) -> tuple[Values, Values
 
 
 def _thinnings(group: Sequence[_Step]) -> Iterator[Thinning]:
-    steps = [step for step in group if EVERY_ITERATION in step.extra]
+    steps = _with(EVERY_ITERATION, group)
     for coefficient in COEFFICIENTS if steps else ():
         every = [step.terms(step.extra[EVERY_ITERATION], coefficient)[1] for step in steps]
         ranked = [len(step.class_ids) for step in steps]
@@ -231,6 +251,7 @@ def _distance(values: Values, reference: Values) -> float:
 
 def _title(setting: Setting) -> str:
     options = setting.options
-    kept = f"{options['memory']} images" if options["retention"] is None else f"retention {options['retention']:g}"
+    kept = kept_of(options) if options["retention"] is None else f"retention {options['retention']:g}"
+    kept += "" if options["quota"] is None else f" by {options['quota']}"
     new, epochs = f"{options['classes']} new classes", f"{options['epochs']} epochs"
     return ", ".join((setting.data, setting.network, new, kept, options["policy"], epochs))

@@ -6,19 +6,21 @@ FG is the baseline's. That is a device of evaluation; no network has it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from forgetscope.analysis.experiments import Experiment, StepSummary, beyond_noise, summarise
+from forgetscope.analysis.experiments import StepSummary, beyond_noise, summarise
 from forgetscope.analysis.inputs.recognised import matching_offset
 from forgetscope.analysis.questions.policies import FLOORS, planned_experiments
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
 from forgetscope.analysis.statistics.power import deviation, pairs_for, smallest_difference
-from forgetscope.store import Store, StoredStep
+from forgetscope.benchmark.plans import Chain
+from forgetscope.store import Store, StoredCalibration, StoredStep, stored_calibration
 
+Pair = TypeVar("Pair", bound=Hashable)
 OF_FORGETTING = {
     "accuracy": "accuracy",
     "new_accuracy": "new classes",
@@ -85,43 +87,52 @@ class PairsNeeded:
     pairs: int | None  # that this one takes; None: out of reach
 
 
-class _Side(NamedTuple):
+class ArmStep(NamedTuple):
     """One arm's step of one pair."""
 
     step: StoredStep
     ancestors: Sequence[StoredStep]
     summary: StepSummary
+    calibrated: StoredCalibration | None = None  # by which it predicts
+    lent: bool = False  # its keepsakes are there for another arm
+
+    @property
+    def predicting(self) -> StoredStep | StoredCalibration:
+        return self.calibrated or self.step
 
 
-def compare_arms(store: Store, chains: Mapping[str, Sequence[Sequence[str]]]) -> list[ArmMeasure]:
-    """chains: of each arm the step ids of its pairs, in the same order; the first arm is the baseline. Rows of each step, arm
-    and measure, of as much as the store has."""
-    found = {
-        name: {number: one for number, ids in enumerate(of) for one in planned_experiments(store, [ids])}
-        for name, of in chains.items()
-    }
-    baseline, steps = next(iter(chains)), max(len(ids) for of in chains.values() for ids in of)
+def compare_arms(store: Store, chains: Mapping[str, Sequence[Chain]]) -> list[ArmMeasure]:
+    """chains: of each arm its experiments, pair by pair; the first arm is the baseline. Rows of each step, arm and measure, of
+    as much as the store has."""
+    found = {name: {pair: _sides(store, chain) for pair, chain in enumerate(of)} for name, of in chains.items()}
+    return measured(found, next(iter(chains)))
+
+
+def measured(found: Mapping[str, Mapping[Pair, Mapping[int, ArmStep]]], baseline: str) -> list[ArmMeasure]:
+    """found: of each arm, by pair and number, its steps. No row where nothing is in pairs with the baseline."""
+    steps = max((number for of in found.values() for sides in of.values() for number in sides), default=0)
     rows = []
     for number in range(2, steps + 1):
-        base = _sides(found[baseline], number)
-        for name, experiments in found.items():
-            mine = _sides(experiments, number)
+        base = {pair: sides[number] for pair, sides in found[baseline].items() if number in sides}
+        for name, of_pair in found.items():
+            mine = {pair: sides[number] for pair, sides in of_pair.items() if number in sides}
             pairs = [(mine[pair], base[pair]) for pair in base if pair in mine]
             if pairs:
                 rows += _rows(name, number, pairs, compared=name != baseline)
     return rows if {row.arm for row in rows} - {baseline} else []
 
 
-def _sides(experiments: Mapping[int, Experiment], number: int) -> dict[int, _Side]:
-    """By pair, the step with this number."""
-    return {
-        pair: _Side(e.steps[number - 1], e.steps[: number - 1], e.summaries[number - 2])
-        for pair, e in experiments.items()
-        if len(e.steps) >= number
-    }
+def _sides(store: Store, chain: Chain) -> dict[int, ArmStep]:
+    """By number, the steps of one experiment that are there; with its calibration, if it has one."""
+    found: dict[int, ArmStep] = {}
+    for experiment in planned_experiments(store, [chain]):
+        for number, (step, summary) in enumerate(zip(experiment.steps[1:], experiment.summaries, strict=True), start=2):
+            own = stored_calibration(store, step, chain.calibration) if chain.calibration else None
+            found[number] = ArmStep(step, experiment.steps[: number - 1], summary, own, bool(chain.lent))
+    return found
 
 
-def _rows(arm: str, step: int, pairs: Sequence[tuple[_Side, _Side]], compared: bool) -> list[ArmMeasure]:
+def _rows(arm: str, step: int, pairs: Sequence[tuple[ArmStep, ArmStep]], compared: bool) -> list[ArmMeasure]:
     spread = beyond_noise([mine.summary for mine, _ in pairs])["spread"].value
     matched = [_matched(mine, base) for mine, base in pairs] if compared else []
     unknown = Estimate(math.nan, math.nan, math.nan, len(pairs))
@@ -173,28 +184,31 @@ def pairs_needed(rows: Sequence[ArmMeasure]) -> list[PairsNeeded]:
     return found
 
 
-def _value(side: _Side, measure: str) -> float:
+def _value(side: ArmStep, measure: str) -> float:
     if measure == "bytes":
-        return float(_bytes_kept(side.step))
+        held_out = 0 if side.calibrated is None else side.calibrated.held_out_bytes
+        return float(_bytes_kept(side.step, without_keepsakes=side.lent) + held_out)
     if measure == "seconds":
         timings = side.step.info["timings"]
-        return float(timings["seconds"] - sum(s for name, s in timings.items() if name not in ("seconds", "method_seconds")))
+        beside = sum(s for name, s in timings.items() if name not in ("seconds", "method_seconds"))
+        calibrating = 0.0 if side.calibrated is None else side.calibrated.info["seconds"]
+        return float(timings["seconds"] - beside + calibrating)
     return float(getattr(side.summary, measure))
 
 
-def _bytes_kept(step: StoredStep) -> int:
+def _bytes_kept(step: StoredStep, without_keepsakes: bool) -> int:
     """Of past classes: images as they are, logits and keepsakes alike. Steps of before there were methods record none of it."""
     if (recorded := step.info.get("kept")) is not None:
-        return int(sum(recorded.values()))
+        return int(sum(number for name, number in recorded.items() if not (without_keepsakes and name == "keepsakes")))
     height, width = step.info["data"]["shape"]
     numbers = [part for one in step.keepsakes().values() if one is not None for part in (one.mean, one.spread)]
     images = int(step.past_classes("rehearsal_images")["rehearsal_images"].sum())
     return int(images * height * width * 3) + sum(part.nbytes for part in numbers if part is not None)
 
 
-def _matched(mine: _Side, base: _Side) -> StepSummary | None:
+def _matched(mine: ArmStep, base: ArmStep) -> StepSummary | None:
     """The arm's step at the baseline's mean FG; None where it has none such."""
-    offset = matching_offset(mine.step, base.summary.mean_forgetting)
+    offset = matching_offset(mine.predicting, base.summary.mean_forgetting)
     if math.isnan(offset):
         return None
-    return summarise(mine.step, mine.ancestors, offset) if offset else mine.summary
+    return summarise(mine.predicting, mine.ancestors, offset) if offset else mine.summary

@@ -4,9 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forgetscope.analysis.experiments import BEYOND_NOISE, Experiment, StepSummary, beyond_noise, policy_names
+from forgetscope.analysis.experiments import (
+    BEYOND_NOISE,
+    Experiment,
+    StepSummary,
+    beyond_noise,
+    policy_names,
+    recordings,
+    summarise,
+)
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
-from forgetscope.store import POLICY, Store
+from forgetscope.benchmark.plans import Chain
+from forgetscope.store import POLICY, PROBING, Store, StoredStep, counting, has_calibrations, stored_calibration
 
 BASELINE = "uniform"
 QUANTITIES = {
@@ -46,6 +55,7 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
     names = policy_names(found)
     if len(names) < 2:
         return []
+    counts = counting(recordings(found), apart=False)  # what is compared does not depend on probes
     siblings: dict[tuple[int, tuple[object, ...]], dict[str, StepSummary]] = {}
     diverged: dict[str, tuple[int, str]] = {}
     for experiment in found:
@@ -54,30 +64,40 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
             continue
         policy = names[policies.pop()]
         if experiment.diverged is not None:
-            diverged[experiment.diverged.id] = (len(experiment.chain), policy)
+            diverged[counts[experiment.diverged.id]] = (len(experiment.chain), policy)
         rest: tuple[object, ...] = tuple(step.id for step in experiment.steps[:1])
         for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
-            rest += (step.info["spec"]["seed"], tuple(step.info["spec"]["classes"]), step.setting.but_for(*POLICY))
-            siblings.setdefault((summary.step, rest), {})[policy] = summary
+            rest += (step.info["spec"]["seed"], tuple(step.info["spec"]["classes"]), step.setting.but_for(*POLICY, *PROBING))
+            if counts[step.id] == step.id:
+                siblings.setdefault((summary.step, rest), {})[policy] = summary
     pairs: dict[tuple[int, str], list[tuple[StepSummary, StepSummary]]] = {}
     for (number, _), by_policy in siblings.items():
         if baseline in by_policy and len(by_policy) > 1:
             for policy, summary in by_policy.items():
                 pairs.setdefault((number, policy), []).append((summary, by_policy[baseline]))
     order = sorted(pairs, key=lambda key: (key[0], key[1] != baseline, key[1]))
-    counts = Counter(diverged.values())
-    return [_comparison(*key, baseline, pairs[key], counts[key]) for key in order]
+    lost = Counter(diverged.values())
+    return [_comparison(*key, baseline, pairs[key], lost[key]) for key in order]
 
 
-def planned_experiments(store: Store, chains: Iterable[Sequence[str]]) -> list[Experiment]:
-    """Of these chains of step ids, as much as the store has."""
+def planned_experiments(store: Store, chains: Iterable[Chain]) -> list[Experiment]:
+    """Of these experiments as much as the store has. The summaries of one with a calibration are of what it then predicts."""
     found = []
     for chain in chains:
-        there = [id in store for id in chain]
-        until = there.index(False) if False in there else len(chain)
+        asked = [chain.calibration] if chain.calibration else []
+        there = [id in store and has_calibrations(store, id, asked if i else []) for i, id in enumerate(chain.steps)]
+        until = there.index(False) if False in there else len(chain.steps)
         if until:
-            found.append(Experiment([store.step(id) for id in chain[:until]]))
+            steps = [store.step(id) for id in chain.steps[:until]]
+            found.append(Experiment(steps, _calibrated_summaries(store, steps, chain.calibration), chain.calibration))
     return found
+
+
+def _calibrated_summaries(store: Store, steps: Sequence[StoredStep], calibration: str | None) -> list[StepSummary] | None:
+    if calibration is None:
+        return None
+    made = (stored_calibration(store, step, calibration) for step in steps[1:])
+    return [summarise(one, steps[:number]) for number, one in enumerate(made, start=1) if one.there]
 
 
 def _comparison(

@@ -7,6 +7,7 @@ from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary, 
 from forgetscope.analysis.questions.policies import planned_experiments
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.t_tests import Difference, paired, paired_correlations
+from forgetscope.benchmark.plans import Chain
 from forgetscope.store import Store
 
 FORGETTING = {
@@ -34,9 +35,9 @@ class VariantComparison:
     differences: dict[str, Difference]
 
 
-def compare_variants(store: Store, chains: Mapping[str, Sequence[Sequence[str]]]) -> list[VariantComparison]:
-    """chains: of each variant the step ids of its pairs, in the same order; the first variant is the baseline."""
-    baseline, found = next(iter(chains)), {name: planned_experiments(store, ids) for name, ids in chains.items()}
+def compare_variants(store: Store, chains: Mapping[str, Sequence[Chain]]) -> list[VariantComparison]:
+    """chains: of each variant its experiments, pair by pair; the first variant is the baseline."""
+    baseline, found = next(iter(chains)), {name: planned_experiments(store, of) for name, of in chains.items()}
     rows = []
     for number in sorted({summary.step for experiment in found[baseline] for summary in experiment.summaries}):
         base = _by_seed(found[baseline], number)
@@ -44,7 +45,7 @@ def compare_variants(store: Store, chains: Mapping[str, Sequence[Sequence[str]]]
             mine = _by_seed(experiments, number)
             seeds = [seed for seed in base if seed in mine]
             if seeds:
-                parents = [{ids[number - 2] for ids in chains[which]} for which in (baseline, name)]
+                parents = [{chain.steps[number - 2] for chain in chains[which]} for which in (baseline, name)]
                 diverged = sum(e.diverged is not None and e.diverged.spec.step == number for e in experiments)
                 both = [mine[seed] for seed in seeds], [base[seed] for seed in seeds]
                 rows.append(_row(number, name, parents[0] == parents[1], *both, diverged))

@@ -38,7 +38,7 @@ class Estimate:
         width = self.high - self.low
         digits = max(0, min(12, 2 - math.floor(math.log10(width)))) if math.isfinite(width) and width > 0 else 3
         value = "–" if math.isnan(self.value) else f"{self.value:z.{digits}f}"
-        interval = "" if math.isnan(width) else f" ({self.low:z.{digits}f}, {self.high:z.{digits}f})"
+        interval = "" if not width > 0 else f" ({self.low:z.{digits}f}, {self.high:z.{digits}f})"
         return value.replace("-", "−"), f"{interval}, n = {self.n}".replace("-", "−")
 
 

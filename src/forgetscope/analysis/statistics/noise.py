@@ -103,10 +103,10 @@ def spread_estimate(variance: Estimate) -> Estimate:
 
 
 def reliability_estimate(variances: Values, observed: Values) -> Estimate:
-    """The mean of variances without noise over the mean of those with it, [steps] each, with a t interval by linearisation,
-    cut to [0, 1], where the true one lies; the value is not.
+    """The mean of variances without noise over the mean of those with it, [steps] each, with a t interval by linearisation.
 
-    1: forgetting of classes differs by what happened to them alone; 0: by the noise of test images alone."""
+    1: forgetting of classes differs by what happened to them alone; 0: by the noise of test images alone. Neither value nor
+    interval is cut to what a true one can be: a cut interval may not hold its own value."""
     known = np.isfinite(variances) & np.isfinite(observed)
     n, whole = int(known.sum()), float(observed[known].mean()) if known.any() else math.nan
     if not whole > 0:
@@ -114,8 +114,7 @@ def reliability_estimate(variances: Values, observed: Values) -> Estimate:
     ratio = float(variances[known].mean()) / whole
     rest = variances[known] - ratio * observed[known]
     margin = t_quantile(n - 1) * float(rest.std(ddof=1)) / (math.sqrt(n) * whole) if n > 1 else math.nan
-    low, high = np.clip((ratio - margin, ratio + margin), 0, 1)
-    return Estimate(ratio, float(low), float(high), n)
+    return Estimate(ratio, ratio - margin, ratio + margin, n)
 
 
 def ceiling_estimate(variance: Estimate, noises: Sequence[Values]) -> Estimate:

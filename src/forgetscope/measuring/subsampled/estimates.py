@@ -4,7 +4,8 @@ A past class's images are two strata, those that are rehearsed (mean gradient r)
 without replacement. With w, the known share of the rehearsed ones, f = w r + (1 - w) u and b = (1 - w) (r - u). Products of
 means over different strata are unbiased. The square of one stratum's mean is too large by the variance of that mean,
 (1 - n/N) s^2 / n, which the same images tell (Cochran 1977, theorem 2.4): it is taken off. What is left is a U-statistic, the
-mean over all ways to take the two factors from disjoint parts of the sample, two halves for example.
+mean over all ways to take the two factors from disjoint parts of the sample, two halves for example. Of a class whose rehearsed
+images are not among its images (prepared in another way, or twice in the memory) w is 0, and b = r - u.
 
 Variances are by the delta method: near where it is, a term is linear in the strata's means, so its variance is the sum over
 strata of (1 - n/N) s^2 / n, where s^2 is the variance over images of a product with their gradients.
@@ -50,9 +51,12 @@ class Estimates:
     new_logits: Tensor  # of all outputs
 
 
-def estimate(sums: SampledGradients, population: Tensor, nodes: Tensor, alpha: float, shares: Tensor) -> Estimates:
-    """population [groups]: how many images each group has in all; nodes [P]: of past classes; shares [P]: p_c."""
-    s = _Strata(sums, population, nodes)
+def estimate(
+    sums: SampledGradients, population: Tensor, nodes: Tensor, alpha: float, shares: Tensor, foreign: Tensor | None = None
+) -> Estimates:
+    """population [groups]: how many images each group has in all; nodes [P]: of past classes; shares [P]: p_c; foreign [P]: of
+    which of them what is rehearsed is not among the class's images, by default of none."""
+    s = _Strata(sums, population, nodes, foreign)
     f, b, rows = s.full.flatten(1), s.bias.flatten(1), s.full[torch.arange(s.past), nodes]
     products = f @ b.T  # [P, P]: <b_y, f_c> in row c, column y
     products.diagonal().sub_((1 - s.w) * (s.w * s.noise[s.kept] - (1 - s.w) * s.noise[s.rest]))
@@ -76,7 +80,7 @@ def estimate(sums: SampledGradients, population: Tensor, nodes: Tensor, alpha: f
         pairs=torch.cat([from_past, from_new], dim=1),
         gradient_norm=norm,
         bias_norm=_length(b, (1 - s.w) ** 2 * (s.noise[s.kept] + s.noise[s.rest])),
-        loss_full=s.of_class(sums.losses) / (population[s.rest] + population[s.kept]),
+        loss_full=s.of_class(sums.losses) / s.images,
         loss_rehearsal=sums.losses[s.kept] / sums.counts[s.kept],
         rounding=rounding,
         new_logits=s.share @ (sums.logits[s.fresh] / sums.counts[s.fresh, None]),
@@ -86,14 +90,16 @@ def estimate(sums: SampledGradients, population: Tensor, nodes: Tensor, alpha: f
 class _Strata:
     """The groups of a sample: what is rehearsed of each past class (`kept`), the `rest` of it, and each new class (`fresh`)."""
 
-    def __init__(self, sums: SampledGradients, population: Tensor, nodes: Tensor) -> None:
+    def __init__(self, sums: SampledGradients, population: Tensor, nodes: Tensor, foreign: Tensor | None) -> None:
         self.past = past = len(nodes)
         self.rest, self.kept, self.fresh = slice(0, past), slice(past, 2 * past), slice(2 * past, None)
         self.residual, self.inputs, self.groups = (torch.cat(parts) for parts in zip(*sums.seen, strict=True))
         self.counts, self.population = sums.counts.clamp(min=1), population
         # Of the variance over images: what part of it a mean over a sample without replacement has.
         self.part = (1 - self.counts / population.clamp(min=1)).clamp(min=0) / self.counts
-        self.w = population[self.kept] / (population[self.rest] + population[self.kept])
+        own = population[self.kept] if foreign is None else population[self.kept].masked_fill(foreign, 0.0)
+        self.images = population[self.rest] + own
+        self.w = own / self.images
         self.share = population[self.fresh] / population[self.fresh].sum()
         means = sums.gradients / self.counts[:, None, None]
         r, u, self.by_class = means[self.kept], means[self.rest], means[self.fresh]
@@ -117,7 +123,7 @@ class _Strata:
     def of_class(self, sums: Tensor) -> Tensor:
         """[P]: sums over samples, as they would be over all images of a past class."""
         all_images = sums / self.counts * self.population
-        return all_images[self.rest] + all_images[self.kept]
+        return all_images[self.rest] + all_images[self.kept].masked_fill(self.w == 0, 0.0)
 
     def products(self, direction: Tensor, images: Tensor | slice = slice(None)) -> Tensor:
         """[n]: of these images' gradients with a direction [k, d + 1]."""

@@ -13,7 +13,9 @@ from typing import Any
 import pandas as pd
 
 from forgetscope.analysis.exhibits.figures import FIGURES
-from forgetscope.analysis.exhibits.tables import POLICIES, TABLES
+from forgetscope.analysis.exhibits.tables import POLICIES, SIDE_BY_SIDE, TABLES
+from forgetscope.analysis.questions.arms import EVENLY
+from forgetscope.analysis.questions.leaderboard import Leaderboard
 from forgetscope.analysis.questions.policies import MEANS, PolicyComparison
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.statistics.estimates import mean_estimate
@@ -23,6 +25,7 @@ from forgetscope.report.pages.packing import asset, packed, packed_frame, page, 
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
 from forgetscope.report.words import methods
+from forgetscope.report.words.arms import by_measure, leaderboard_sentences
 from forgetscope.report.words.captions import notes
 from forgetscope.report.words.headlines import headlines
 
@@ -36,6 +39,8 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     samples = analysis.collection.samples
     found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data"]
     compared = _policies(provenance.policies) if provenance.policies else None
+    ranked = _side_by_side(provenance.boards) if provenance.boards else None
+    in_pairs = [shown for shown in (compared, ranked) if shown is not None]
     return page(
         "benchmark.html.j2",
         title=", ".join(dict.fromkeys(sample.benchmark for sample in samples)) or "empty store",
@@ -49,6 +54,8 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         policies=provenance.policies,
         policy_exhibit=_article(compared) if compared else None,
         policies_note=provenance.note,
+        ranked_exhibit=_article(ranked) if ranked else None,
+        ranked_sentences=leaderboard_sentences(provenance.boards),
         paragraphs=methods.paragraphs(analysis),
         facts=methods.facts(analysis, explorer.environments),
         commands=methods.commands(provenance.plans, provenance.unplanned),
@@ -56,7 +63,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         scripts=[script],
         digests=[script_digest(script), script_digest(plotly)],
         packs={
-            "data-exhibits": packed({_id(shown): _embedded(shown, explorer) for shown in (*found, *filter(None, [compared]))}),
+            "data-exhibits": packed({_id(one): _embedded(one, explorer) for one in (*found, *in_pairs)}),
             "data-warning": packed(
                 {
                     "flagged": packed_frame(_named(analysis.more["flagged"], explorer)),
@@ -114,6 +121,30 @@ def _policies(rows: Sequence[PolicyComparison]) -> Shown:
                     }
                 )
     return Shown(replace(POLICIES, title=POLICIES.title.format(baseline=rows[0].baseline)), pd.DataFrame(found))
+
+
+def _side_by_side(boards: Sequence[Leaderboard]) -> Shown:
+    """A row per setting, step and method."""
+    found = []
+    for board in boards:
+        for arm in board.arms:
+            own = by_measure(board.rows, arm, board.step)
+            even = own[EVENLY]
+            found.append(
+                {
+                    **{"setting": board.setting, "step": board.step, "method": arm, "pairs": even.n},
+                    **{"matched": even.matched_difference, "from": even.matched_low, "to": even.matched_high},
+                    "verdict": even.verdict or ("baseline" if arm == board.baseline else ""),
+                    **{"accuracy": own["accuracy"].value, "mean FG": own["mean_forgetting"].value},
+                    **{"spread": even.true_spread, "worst class": own["worst_forgetting"].value},
+                    **{"bytes kept": round(own["bytes"].value), "seconds": round(own["seconds"].value, 1)},
+                }
+            )
+    frame = pd.DataFrame(found)
+    one = [name for name in ("setting", "step") if frame[name].nunique() == 1]
+    about = ", ".join(f"{name} {frame[name].iloc[0]}" if name == "step" else str(frame[name].iloc[0]) for name in one)
+    title = f"{SIDE_BY_SIDE.title}: {about}" if one else SIDE_BY_SIDE.title
+    return Shown(replace(SIDE_BY_SIDE, title=title), frame.drop(columns=one).round(3))
 
 
 def _missing(analysis: Analysis) -> list[str]:

@@ -7,6 +7,7 @@ reader's step, screen and colour scheme. Class names are untrusted: they reach t
 
 import base64
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from forgetscope.analysis.observed import Observed
 from forgetscope.errors import StoreError
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, number, numbers, page, script_digest
+from forgetscope.report.words import calibrated
 from forgetscope.report.words.findings import Shown, budget, finding
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import COEFFICIENTS, StoredObserved, StoredStep, StoredTables
@@ -49,6 +51,7 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
         facts=_observed_facts(experiment) if isinstance(experiment, Observed) else _facts(experiment),
         settings=_settings(experiment),
         measures=MEASURES,
+        calibrated=calibrated,
         images=bool(thumbnails),
         document=_document(experiment, thumbnails),
         css=asset("base.css") + asset("explorer.css"),
@@ -160,6 +163,7 @@ def _document(experiment: Shown, thumbnails: Mapping[int, bytes]) -> dict[str, o
         "counted": "Epoch" if isinstance(experiment, Observed) else "Iteration",
         "measures": MEASURES,
         "predicted": experiment.forecasts,
+        "calibrated": calibrated.one_column(experiment),
         "coefficients": COEFFICIENTS,
         "classes": {
             str(id): {"name": name, "introduced": introduced, "thumbnail": _data_uri(thumbnails.get(id))}
@@ -175,6 +179,8 @@ def _step(experiment: Shown, summary: StepSummary) -> dict[str, object]:
     order = past["class_id"].tolist()
     columns = ["accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
     columns += ["forecast", "forecast_low", "forecast_high"] if experiment.forecasts else []
+    columns += [] if calibrated.one_column(experiment) is None else ["calibrated_forgetting"]
+    beside = calibrated.beside(experiment, summary)
     return {
         "step": summary.step,
         "finding": finding(experiment, summary),
@@ -186,6 +192,7 @@ def _step(experiment: Shown, summary: StepSummary) -> dict[str, object]:
             {"id": id, "missing": reason if isinstance(reason, str) else None, **dict(zip(columns, values, strict=True))}
             for id, reason, values in zip(order, past["missing"], _numbers(past[columns].to_numpy()), strict=True)
         ],
+        "beside": None if beside is None else asdict(beside),
         "curves": _curves(experiment.numbered(summary.step), order),
         "matrix": _matrix(experiment.numbered(summary.step), order),
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forgetscope.analysis.index import glance
+from forgetscope.analysis.questions.leaderboard import Leaderboard, leaderboards
 from forgetscope.analysis.questions.policies import PolicyComparison, compare_policies
 from forgetscope.analysis.results import Analysis
 from forgetscope.benchmark.records import recorded_plans, rerun_only
@@ -18,6 +19,7 @@ class Provenance:
     plans: Sequence[dict[str, Any]]
     unplanned: Sequence[Sequence[StoredStep]]  # experiments that belong to no plan, as chains of steps
     policies: Sequence[PolicyComparison]
+    boards: Sequence[Leaderboard] = ()  # of stores with several methods, or with calibrations
     note: str = ""  # why policies are not compared, where a store has more than one; and what could not be read
 
 
@@ -33,11 +35,13 @@ def provenance_of(analysis: Analysis, progress: Progress = unheard) -> Provenanc
     left_out = " ".join(f"Left out: {problem}" for problem in problems)
     planned = {id for plan in plans for id in _own(plan)}
     unplanned = [one.chain for one in found if one.id not in planned and not one.simulated]
+    several = len({one.chain[-1].setting.method for one in found}) > 1 or (store.path / "calibrated").is_dir()
+    boards = leaderboards(store, lambda problem: None) if several else []
     if len({sample.policy for sample in analysis.collection.samples}) < 2:
-        return Provenance(plans, unplanned, [], left_out)
+        return Provenance(plans, unplanned, [], boards, left_out)
     rows = compare_policies(found)
     unpaired = 'No two policies were run from a common first step, so there are no pairs; design = "paired" makes them.'
-    return Provenance(plans, unplanned, rows, " ".join(filter(None, ("" if rows else unpaired, left_out))))
+    return Provenance(plans, unplanned, rows, boards, " ".join(filter(None, ("" if rows else unpaired, left_out))))
 
 
 def _own(plan: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from forgetscope.analysis.questions.arms import MEASURES, OF_COST, ArmMeasure, PairsNeeded
 from forgetscope.benchmark.arms import AGAIN
 from forgetscope.characters import counted
-from forgetscope.report.terminal.tables import apart, make_table, plain, titled
+from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.words.arms import arm_sentence, by_measure, extension
 from forgetscope.report.words.findings import NOISE
 from forgetscope.report.words.notation import PLAIN

@@ -8,17 +8,36 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from forgetscope.analysis.experiments import AVERAGED, BEYOND_NOISE, MEASURES, Experiment, Overview, policy_names
+from forgetscope.analysis.experiments import (
+    AVERAGED,
+    BEYOND_NOISE,
+    FORESEEN,
+    MEASURES,
+    Experiment,
+    Overview,
+    StepSummary,
+    policy_names,
+)
 from forgetscope.analysis.questions.policies import FLOORS, MEANS, PolicyComparison
 from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
-from forgetscope.report.terminal.tables import lines, make_table, plain, titled
+from forgetscope.report.terminal.columns import lines, make_table, plain, titled
+from forgetscope.report.words import calibrated
 from forgetscope.report.words.findings import NOISE, Shown, basis_of_noise, budget, finding
 from forgetscope.report.words.notation import PLAIN
 
 LISTED = 20  # experiments of a large store that are listed one by one
 COLUMNS = 3  # means side by side
 PREDICTED = "predicted: forgetting without past or test images, with a 95 % interval (docs/forecast.md)"
+RECORDED_AGAIN = (
+    "Of {steps} the training is recorded by another step too, measured or kept otherwise. It counts once in a mean: as it was "
+    "measured most exactly, then as it was committed last."
+)
+IN_A_MEAN = (
+    "ρ of 1 or −1 over n classes counts in a mean as 1 − 6 / (n³ − n), 0.90 of four classes ({perfect} of those averaged); "
+    "where no value differs from another there is no interval"
+)
+ESTIMATED = "SIC, CIC, NIC: estimated from some images of each class; standard errors are in its table (docs/probe.md)"
 OVER_SEEDS = "Means over experiments that differ in seed and classes only, with 95 % intervals"
 
 
@@ -27,7 +46,8 @@ def experiment_view(experiment: Shown, step: int | None = None) -> RenderableTyp
     if not experiment.summaries:
         return plain(finding(experiment, None))
     shown = next((summary for summary in experiment.summaries if summary.step == step), experiment.summaries[-1])
-    return Group(_classes(experiment, shown.step), Text(), _summary(experiment), Text(), plain(finding(experiment, shown)))
+    parts = (_classes(experiment, shown.step), Text(), _summary(experiment), Text(), *_calibrated(experiment, shown))
+    return Group(*parts, plain(finding(experiment, shown)))
 
 
 def store_view(found: Sequence[Experiment]) -> RenderableType:
@@ -78,8 +98,12 @@ def overview_view(rows: Sequence[Overview], title: str = OVER_SEEDS, without: st
         for measure, words in MEASURES.items():
             table.add_row(f"ρ {words}", *(PLAIN.estimate(row.correlations[measure]) for row in shown))
         table.add_row("  at most", *(PLAIN.estimate(row.ceiling) for row in shown))
+        for name, words in FORESEEN.items() if any(row.forecast for row in shown) else ():
+            table.add_row(words, *(PLAIN.estimate(row.forecast[name]) if row.forecast else PLAIN.missing for row in shown))
         tables.append(table)
-    return Group(plain(title, "bold"), *tables, *(plain(text, "dim") for text in (" ".join(common), *NOISE)))
+    perfect = sum(row.perfect for row in rows)
+    remarks = (" ".join(common), *NOISE, *[IN_A_MEAN.format(perfect=perfect)] * bool(perfect))
+    return Group(plain(title, "bold"), *tables, *(plain(text, "dim") for text in remarks))
 
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
@@ -119,16 +143,32 @@ def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cac
 def _classes(experiment: Shown, step: int) -> RenderableType:
     past = experiment.past_classes(step)
     predicted = ("predicted",) if experiment.forecasts else ()
-    table = make_table(("class",), ("learned", "now", "forgetting", *predicted, *MEASURES.values()))
+    one = calibrated.one_column(experiment)
+    beside = () if one is None else ("calibrated",)
+    table = make_table(("class",), ("learned", "now", "forgetting", *beside, *predicted, *MEASURES.values()))
     for row in past.to_dict("records"):
         accuracies = (PLAIN.percent(row["accuracy_when_learned"]), PLAIN.percent(row["accuracy"]))
         measures = (PLAIN.number(row[measure], 3) for measure in MEASURES)
+        losses = [PLAIN.number(row[name]) for name in ("forgetting", "calibrated_forgetting")[: 1 + len(beside)]]
         forecast = [_forecast(row)] if predicted else []
-        table.add_row(row["class_name"], *accuracies, PLAIN.number(row["forgetting"]), *forecast, *measures)
+        table.add_row(row["class_name"], *accuracies, *losses, *forecast, *measures)
     reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
     title = f"Past classes after step {step} of {experiment.label}, most forgotten first (accuracy when learned and now)"
-    remarks = [PREDICTED] if predicted else []
+    remarks = [] if one is None else [f"calibrated: forgetting with {one}, which acts on predictions alone"]
+    remarks += [PREDICTED] if predicted else []
+    remarks += [ESTIMATED] if "nic_se" in past and past["nic_se"].notna().any() else []
     return titled(title, table, *(f"–  {reason}" for reason in reasons), *remarks)
+
+
+def _calibrated(experiment: Shown, shown: StepSummary) -> list[RenderableType]:
+    """One step as trained, and with each of its calibrations."""
+    found = calibrated.beside(experiment, shown)
+    if found is None:
+        return []
+    table = make_table(("predictions",), calibrated.HEADS)
+    for name, cells in found.rows.items():
+        table.add_row(name, *cells)
+    return [titled(f"Step {shown.step} {calibrated.TITLE}", table, *found.said), Text()]
 
 
 def _forecast(row: Mapping[Hashable, float]) -> str:
@@ -138,11 +178,13 @@ def _forecast(row: Mapping[Hashable, float]) -> str:
 
 def _summary(experiment: Shown) -> RenderableType:
     numbers = ("step", "accuracy", "mean FG", "FG-R", "by noise", "FG-HG", "by noise", "spread", "reliability")
-    table = make_table((), (*numbers, *(f"ρ {name}" for name in MEASURES.values()), "at most"))
+    foreseen = ("ρ forecast",) if any(s.forecast for s in experiment.summaries) else ()
+    table = make_table((), (*numbers, *(f"ρ {name}" for name in MEASURES.values()), *foreseen, "at most"))
     for s in experiment.summaries:
         uneven = (s.mean_forgetting, s.forgetting_range, s.range_floor, s.forgetting_half_gap, s.half_gap_floor)
         spread, reliability, ceiling = (s.beyond_noise[name] for name in BEYOND_NOISE)
-        values = (*uneven, spread, reliability, *(s.correlations[m] for m in MEASURES), ceiling)
+        predicted = [s.forecast.get("rho", math.nan)] * len(foreseen)
+        values = (*uneven, spread, reliability, *(s.correlations[m] for m in MEASURES), *predicted, ceiling)
         table.add_row(str(s.step), PLAIN.percent(s.accuracy), *map(PLAIN.number, values))
     title = "How unevenly, and what saw it coming (ρ: rank correlation with forgetting)"
     return titled(title, table, *NOISE, *basis_of_noise(experiment))

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 
 from forgetscope.analysis.observed import Observed, ObservedAnalysis
 from forgetscope.characters import counted
+from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.terminal.experiments import experiment_view, overview_view
-from forgetscope.report.terminal.tables import apart, make_table, plain, titled
 from forgetscope.report.words.findings import unanalysed, unfinished
 from forgetscope.report.words.notation import PLAIN
 
@@ -55,6 +55,7 @@ def _monitor(observed: Observed, *, remarks: bool = True) -> RenderableType:
         forgotten = (summary.mean_forgetting, summary.forgetting_range) if summary else (float("nan"),) * 2
         table.add_row(*map(str, counts), PLAIN.percent(accuracy), *map(PLAIN.number, forgotten), ", ".join(named))
     cut = f", the latest {LISTED} of {len(observed.steps)} steps" if len(observed.steps) > LISTED else ""
-    settings = " ".join(f"{name}={value}" for name, value in [*observed.chain, *observed.running][-1].settings.items())
+    last = [*observed.chain, *observed.running][-1]
+    settings = " ".join(f"{name}={value}" for name, value in (*last.settings.items(), *last.probing.items()))
     heading = " · ".join(filter(None, [f"{observed.name}{cut}", observed.network, settings]))
     return titled(heading, table, *(unfinished(observed) if remarks else []))

@@ -14,7 +14,7 @@ from forgetscope.benchmark.status import Status
 from forgetscope.benchmark.truth import Truth
 from forgetscope.characters import counted
 from forgetscope.data.augmentation import earlier_augmentation
-from forgetscope.report.terminal.tables import make_table, titled
+from forgetscope.report.terminal.columns import make_table, titled
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.units import duration, size_text
 
@@ -25,8 +25,11 @@ FAILURES_SHOWN = 10
 LISTED = 5  # classes of a step
 
 
-def plan_document(plan: Plan, done: int, estimate: PlanCosts | None, missing: str | None, earlier: int = 0) -> dict[str, Any]:
-    """`missing` says why there is no estimate; `earlier` counts steps that `left_behind` finds."""
+def plan_document(
+    plan: Plan, done: int, estimate: PlanCosts | None, missing: str | None, earlier: int = 0, uncalibrated: int = 0
+) -> dict[str, Any]:
+    """`missing` says why there is no estimate; `earlier` counts steps that `left_behind` finds, `uncalibrated` those to run
+    that are there and lack a calibration."""
     partitions = plan.partitions()
     return {
         "plan": plan.id,
@@ -44,12 +47,15 @@ def plan_document(plan: Plan, done: int, estimate: PlanCosts | None, missing: st
         "steps_done": done,
         "steps_not_reused": earlier,
         "steps_to_run": len(plan.jobs) - done,
+        "steps_uncalibrated": uncalibrated,
         "steps_shared": plan.steps_shared,
         "estimate": {"missing": missing} if estimate is None else asdict(estimate),
     }
 
 
-def plan_view(plan: Plan, done: int, estimate: PlanCosts | None, missing: str | None, earlier: int = 0) -> RenderableType:
+def plan_view(
+    plan: Plan, done: int, estimate: PlanCosts | None, missing: str | None, earlier: int = 0, uncalibrated: int = 0
+) -> RenderableType:
     table = make_table((), ("step", "increment", "retention", "measured steps"))
     for step, cells in plan.partitions().items():
         for partition, ids in cells.items():
@@ -60,6 +66,7 @@ def plan_view(plan: Plan, done: int, estimate: PlanCosts | None, missing: str | 
         times = counted(sum(len(reruns.others) for reruns in plan.reruns), "time")
         lines.append(f"{counted(len(plan.reruns), 'step', 'is/are')} run again, {times} in all")
     lines.append(f"{counted(done, 'step', 'is/are')} done, {counted(len(plan.jobs) - done, 'is/are')} to run")
+    lines += _uncalibrated(uncalibrated)
     if earlier:
         crop = earlier_augmentation(plan.data.name, plan.data.shape[0]) or plan.data.augmentation
         lines.append(
@@ -107,6 +114,7 @@ def status_view(status: Status) -> RenderableType:
         counts = [f"{cell.done} of {cell.total}", *(str(n or "") for n in (cell.running, cell.failed, cell.diverged))]
         table.add_row(step, *_shares(cell.partition), *counts)
     lines = [f"{counted(status.done, 'step', 'is/are', status.total)} done" + ("" if status.active else "; nothing is running")]
+    lines += _uncalibrated(status.uncalibrated)
     if not status.active and status.done + status.blocked + len(status.failures) < status.total:
         lines.append("The command that runs this plan does the rest.")
     lines += [f"  running: {job['step'][:8]}, epoch {job['epoch']} of {job['epochs']}" for job in status.running]
@@ -144,6 +152,10 @@ def simulation_view(result: Simulated, store: str, seed: int, truth: Truth) -> R
         f"Correlation with forgetting that follows: {', '.join(expected)}",
         f"Plans: {', '.join(result.plans)}",
     )
+
+
+def _uncalibrated(count: int) -> list[str]:
+    return [f"{counted(count, 'further step is/further steps are')} trained, and not calibrated yet"] if count else []
 
 
 def _shares(partition: Partition | None) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from forgetscope.characters import counted
 from forgetscope.housekeeping.freeing import Freeable
 from forgetscope.housekeeping.inventory import Inventory
 from forgetscope.housekeeping.verification import Verification
-from forgetscope.report.terminal.tables import make_table, plain, titled
+from forgetscope.report.terminal.columns import make_table, plain, titled
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.units import size_text
 
@@ -28,6 +28,8 @@ def inventory_view(held: Inventory, path: str) -> RenderableType:
     table = make_table(("files",), ("of steps", "size"))
     for kind, count in (("tables", held.steps), ("states", held.states), ("records", held.steps)):
         table.add_row(kind, f"{count:,}", size_text(held.bytes[kind]))
+    if held.calibrations:
+        table.add_row("calibrations", f"{held.calibrations:,}", size_text(held.bytes["calibrations"]))
     seen = f", {counted(held.observed, 'observed step')} of {counted(held.monitors, 'monitor')}" if held.observed else ""
     if held.observed:
         table.add_row("observed steps", f"{held.observed:,}", size_text(held.bytes["observed"]))
@@ -47,7 +49,8 @@ def inventory_view(held: Inventory, path: str) -> RenderableType:
 
 def damage_lines(verified: Verification) -> list[str]:
     """Every damaged file with the reason, a line each however long; nothing but a sentence if all is well."""
-    seen = f", {counted(verified.observed, 'observed step')}" if verified.observed else ""
+    seen = f", {counted(verified.calibrations, 'calibration')}" if verified.calibrations else ""
+    seen += f", {counted(verified.observed, 'observed step')}" if verified.observed else ""
     read = f"{counted(verified.steps, 'step')}{seen} and {counted(verified.snapshots, 'snapshot')}, {size_text(verified.bytes)}"
     if not verified.damage:
         return [f"Everything is as it was written: {read}."]

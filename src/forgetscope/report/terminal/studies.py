@@ -13,7 +13,7 @@ from forgetscope.analysis.questions.variants import FORGETTING, VariantCompariso
 from forgetscope.analysis.rows import records
 from forgetscope.characters import counted
 from forgetscope.report.exhibited import Shown
-from forgetscope.report.terminal.tables import apart, make_table, plain, titled
+from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.typeset.layout import lay_out
 from forgetscope.report.words.captions import EMPTY, caption
 from forgetscope.report.words.findings import NOISE

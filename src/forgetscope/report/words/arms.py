@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from forgetscope.analysis.questions.arms import EVENLY, LESS, ArmMeasure
+from forgetscope.analysis.questions.leaderboard import Leaderboard
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.units import size_text
@@ -36,6 +37,17 @@ def arm_sentence(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure])
         f"; it forgets {' and '.join(worse)}" if worse else ""
     )
     return f"{said} ({because}). Price: {_price(mine, base)}."
+
+
+def leaderboard_sentences(boards: Sequence[Leaderboard]) -> list[str]:
+    """One for each method but the baseline, with its step."""
+    return [
+        f"Step {board.step}: {arm_sentence(by_measure(board.rows, arm, board.step), base)}"
+        for board in boards
+        if (base := by_measure(board.rows, board.baseline, board.step))
+        for arm in board.arms
+        if arm != board.baseline
+    ]
 
 
 def _price(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure]) -> str:

@@ -2,10 +2,11 @@
 
 import math
 
-from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
+from forgetscope.analysis.experiments import FORESEEN, MEASURES, Experiment, StepSummary
 from forgetscope.analysis.observed import Observed
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
+from forgetscope.report.words.units import size_text
 from forgetscope.spec import RehearsalSpec
 from forgetscope.store import StoredStep
 
@@ -16,12 +17,17 @@ RANKED, CLEAR = 5, 0.3  # fewest past classes, and smallest |ρ|, with which the
 NOISE = (
     "by noise: FG-R and FG-HG if all past classes had been forgotten alike, by the noise of the test images alone",
     "spread: of forgetting over classes without that noise (0: none was found); reliability: the share of its variance in the "
-    "observed one; at most: ρ of a predictor that knew the truth",
+    "observed one (below 0: classes differ less than by noise); at most: ρ of a predictor that knew the truth",
 )
 COUNTS = "Noise is from counts, before and after taken as independent, because single test images {why}: too high"
 UNRECORDED = "were not recorded"
 UNKNOWN = "may be others in every step's test data"
 UNPAIRED = "of an earlier step are others, or damaged (`forgetscope store verify` names what is)"
+CANNOT_KNOW = (
+    "Settings are what the user of a monitor says. Whether steps with equal settings agree in data, classes, network and code, "
+    "and whether they are independent of each other, is not known; intervals take them as such.",
+    "The paper's tables, claims and figures need partitions by increment and retention: they are made of planned steps only.",
+)
 
 
 def basis_of_noise(experiment: Shown) -> list[str]:
@@ -92,7 +98,8 @@ def _finding(experiment: Shown, summary: StepSummary | None) -> str:
         extremes = [f"{row['class_name']} {_change(float(row['forgetting']))}".rstrip() for row in (most, least)]
         sentence += f", {manner}: {', '.join(extremes)}"
     unclear = _unclear(summary) if isinstance(experiment, Observed) else None
-    return f"{sentence}. {_foresight(summary) if unclear is None else unclear}".rstrip()
+    said = (f"{sentence}.", _foresight(summary) if unclear is None else unclear, _forecast(summary))
+    return " ".join(filter(None, said))
 
 
 def _change(fg: float, of: str = "") -> str:
@@ -123,6 +130,22 @@ def _foresight(summary: StepSummary) -> str:
     return f"{MEASURES[best]} ranked them best ({value})."
 
 
+def _forecast(summary: StepSummary) -> str:
+    """How good the forecast was, where there is one."""
+    if not summary.forecast or math.isnan(summary.forecast["error"]):
+        return ""
+    rho, error, share = (summary.forecast[name] for name in FORESEEN)
+    ranked = "" if math.isnan(rho) else f"ranked them with ρ = {PLAIN.number(rho)} and "
+    held = "" if math.isnan(share) else f"; {PLAIN.percent(share)} of the classes lie in its intervals, test noise added"
+    return f"The forecast, without past images, {ranked}missed by {PLAIN.number(error)} on average{held}."
+
+
 def budget(rehearsal: RehearsalSpec) -> str:
-    """How much is kept of past classes."""
-    return counted(rehearsal.memory or 0, "image") if rehearsal.retention is None else f"{100 * rehearsal.retention:g}\u202f%"
+    """How much is kept of past classes, and how it is divided where it is not by class size."""
+    if rehearsal.retention is not None:
+        size = f"{100 * rehearsal.retention:g}\u202f%"
+    elif rehearsal.memory_bytes is not None:
+        size = size_text(rehearsal.memory_bytes)
+    else:
+        size = counted(rehearsal.memory or 0, "image")
+    return size if rehearsal.quota is None else f"{size}, {rehearsal.quota}"

@@ -16,6 +16,7 @@ from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
 from forgetscope.analysis.inputs.samples import Sample
 from forgetscope.analysis.inputs.training_shares import BEFORE, EARLY
 from forgetscope.analysis.rows import Row, estimate_of, matching, records
+from forgetscope.characters import counted
 from forgetscope.report.words.captions import share_text
 from forgetscope.report.words.notation import PLAIN
 
@@ -60,6 +61,7 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
         *_noise(analysis, where),
         *_suffering(most, least),
         *_predicting(analysis, where),
+        *_forecasts(analysis, where),
         *_early(analysis, where, sample.probes(step)),
         *_controlled(analysis, where),
     ]
@@ -203,6 +205,17 @@ def _controlled(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str
             )
     if told:
         yield f"With other new classes and nothing else changed, SIC of a class goes with its NIC by ρ {'; '.join(told)}.", None
+
+
+def _forecasts(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
+    for row in _matching(analysis.more.get("forecasts"), where | {"rehearsal_pct": "", "class_pct": ""}):
+        beside = ", ".join(f"{name} {_told(row, name)}" for name in THREE)
+        yield (
+            f"Forecasts, which see no past image, rank with {_told(row, 'forecast')}, where with past images {beside} do "
+            f"({counted(row['n'], 'step')}). They miss forgetting by {_told(row, 'error')} on average, and "
+            f"{_told(row, 'covered')} of the classes lie in their intervals once the noise of test images is added.",
+            None,
+        )
 
 
 def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[tuple[str, Card | None]]:

@@ -82,12 +82,14 @@ def _described(samples: Sequence[Sample]) -> dict[str, Any]:
     places = [(sample, number) for sample in samples for number in sample.numbers]
     numbers = sorted({number for _, number in places})
     retentions = list(dict.fromkeys(level for sample, number in places for level in sample.retentions(number)))
-    shares = [level for level in retentions if not level.endswith("images")]
+    shares = [level for level in retentions if " " not in level]
     kept = [f"{_listed(shares, 'or')}\u202f% of each past class’s training images"] if shares else []
     kept += [f"{level} of all past classes together" for level in retentions if level.endswith("images")]
+    kept += [f"as many images as {level} hold beside all else" for level in retentions if level.endswith("bytes")]
     setting, roots = samples[0].steps[0].facts.setting, [set(sample.root) for sample in samples]
     return {
         **{"benchmark": samples[0].benchmark, "dataset": samples[0].dataset, "simulated": samples[0].simulated},
+        "released_nic": any(one.facts.released_nic for sample in samples for one in sample.steps),
         **{"setting": setting, "kept": kept, "policies": [sample.policy for sample in samples]},
         "steps": [counted_steps(sum(int((sample.number == n).sum()) for sample in samples), n) for n in numbers],
         "increments": sorted({level for sample, number in places for level in sample.increments(number)}, key=size_of_level),

@@ -1,6 +1,7 @@
 """How a number, an interval and a missing value are written, for every writer; the pages' `core.js` does the same.
 
-A minus sign is one, what rounds to zero has no sign, an interval is `(0.43, 0.59)`, and a dash stands for what is missing."""
+A minus sign is one, what rounds to zero has no sign, an interval is `(0.43, 0.59)`, and a dash stands for what is missing. An
+interval of no width is not written: where no value differs from another, it cannot be said how sure their mean is."""
 
 import math
 from collections.abc import Mapping
@@ -68,8 +69,8 @@ class Notation:
         return self.missing if math.isnan(share) else self.text(f"{100 * share:.0f}\u202f%")
 
     def interval(self, low: float, high: float, decimals: int = 2, *, signed: bool = False) -> str:
-        """`(0.43, 0.59)`; nothing where an end is unknown."""
-        if math.isnan(low) or math.isnan(high):
+        """`(0.43, 0.59)`; nothing where an end is unknown, or both are the same."""
+        if not low < high:
             return ""
         return f"({self.number(low, decimals, signed=signed)}, {self.number(high, decimals, signed=signed)})"
 

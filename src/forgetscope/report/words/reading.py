@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from forgetscope.analysis.questions.advice import lacking
 from forgetscope.analysis.rows import estimate_of, matching, records
 from forgetscope.report.words.headlines import headlines, moment
+from forgetscope.report.words.lacks import lack_sentence
 from forgetscope.report.words.notation import PLAIN
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ LEFT_OUT = {
     "no_value": ("step without a ranking", "steps without a ranking"),
     "undefined": ("class never learned", "classes never learned"),
     "unmeasured": ("class not measured", "classes not measured"),
+    "recorded_again": ("further recording of a training that counts", "further recordings of trainings that count"),
 }
 
 
@@ -49,7 +52,7 @@ def reading_lines(analysis: Analysis) -> list[str]:
 
 
 def add_words(more: dict[str, pd.DataFrame], collection: Collected) -> None:
-    """To the frames that promise them: the `sentence` of each claim, and the `moment` at which a class is flagged."""
+    """To the frames that promise them: the `sentence` of each claim, the `moment` of a flagged class, what is missing."""
     places = more["claims_in_detail"].groupby("claim", sort=False)
     told = {claim: "; ".join(f"{_place(row)}, n = {row['n']}" for row in records(rows)) for claim, rows in places}
     claims, flagged = more["claims"], more["flagged"]
@@ -59,6 +62,7 @@ def add_words(more: dict[str, pd.DataFrame], collection: Collected) -> None:
     shares = zip(*(flagged[name] for name in ("benchmark", "policy", "subset", "share")), strict=True)
     moments = [moment(share, probes[benchmark, policy, step]) for benchmark, policy, step, share in shares]
     flagged.insert(list(flagged.columns).index("share") + 1, "moment", moments)
+    more["missing"] = pd.DataFrame([{"what": lack_sentence(lack)} for lack in lacking(collection)], columns=["what"])
 
 
 def left_out_sentences(analysis: Analysis) -> list[str]:

@@ -54,7 +54,7 @@ function decimal(value, digits = 2, signed = false) {
   if (Number(text) === 0) return text.replace("-", "");
   return signed && value > 0 ? `+${text}` : minus(text);
 }
-const interval = (low, high) => (low === null || high === null ? "" : `(${decimal(low)}, ${decimal(high)})`);
+const interval = (low, high) => (low === null || high === null || low === high ? "" : `(${decimal(low)}, ${decimal(high)})`);
 const estimate = (value, low, high) => `${decimal(value)} ${interval(low, high)}`.trimEnd();
 const percent = (value) => (value === null || value === undefined ? MISSING : `${Math.round(100 * value)}\u202f%`);
 const known = (values) => values.filter((value) => value !== null);

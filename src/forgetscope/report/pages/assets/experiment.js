@@ -115,6 +115,7 @@
 
   const classFacts = (row, measures) => [
     ["Forgetting", decimal(row.forgetting)],
+    ...(report.calibrated ? [[`Forgetting, ${report.calibrated}`, decimal(row.calibrated_forgetting)]] : []),
     ...(report.predicted ? [["Predicted", row.forecast === null ? MISSING : predicted(row)]] : []),
     ["Accuracy when learned", percent(row.accuracy_when_learned)],
     ["Accuracy now", percent(row.accuracy)],
@@ -256,6 +257,7 @@
         shown(row.accuracy_when_learned, percent(row.accuracy_when_learned), "no test images"),
         shown(row.accuracy, percent(row.accuracy), "no test images"),
         fg,
+        ...(report.calibrated ? [shown(row.calibrated_forgetting, decimal(row.calibrated_forgetting), unlearned)] : []),
         ...(report.predicted ? [shown(row.forecast, predicted(row), "nothing is known of it, or it was never learned")] : []),
         ...Object.keys(report.measures).map((one) => shown(row[one], measured(row, one), row.missing ?? "not measured")),
       );
@@ -265,6 +267,17 @@
     });
     body.replaceChildren(...lines);
     highlighters.table = (id) => lines.forEach((line, i) => line.classList.toggle("lit", view.step.past[i].id === id));
+  }
+
+  function drawBeside() {
+    const section = byId("beside"),
+      { beside } = view.step;
+    if (!section) return;
+    section.hidden = !beside;
+    if (!beside) return;
+    const lines = Object.entries(beside.rows).map(([name, cells]) => tableRow(name, ...cells));
+    section.querySelector("tbody").replaceChildren(...lines);
+    section.querySelector(".said").replaceChildren(...beside.said.map((text) => element("li", { textContent: text })));
   }
 
   function drawCurves() {
@@ -483,6 +496,7 @@
     drawCards();
     Object.keys(report.measures).forEach(drawPanel);
     drawTable();
+    drawBeside();
     drawCurves();
     drawMatrix();
   }

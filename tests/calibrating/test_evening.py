@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from forgetscope.calibrating.evening import MOST, Level, evening_from_keepsakes as evening
 from forgetscope.errors import InputError
-from forgetscope.forecasting.evening import MOST, Level, evening
 from forgetscope.forecasting.forecaster import Forecaster, Head, KnownClass
 
 PAST, NEW, WIDTH = 4, 3, 5

@@ -1,0 +1,69 @@
+"""How good forecasts were: of forgetting, beside the coefficients of the same steps, and of these coefficients themselves."""
+
+from collections.abc import Sequence
+from dataclasses import astuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from forgetscope.analysis.exhibits.exhibit import THREE
+from forgetscope.analysis.inputs.measured_steps import MeasuredStep
+from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Subset
+from forgetscope.analysis.rows import Row
+from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.prediction import absolute_error, coverage_estimate, covered
+from forgetscope.analysis.statistics.rank_correlation import spearman
+
+Values = NDArray[np.float64]
+
+ESTIMATED = ("forecast", "SIC", "CIC", "NIC", "error", "covered", "SIC_estimate", "CIC_estimate", "NIC_estimate")
+COLUMNS = (
+    *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct"),
+    *(f"{name}{end}" for name in ESTIMATED for end in ("", "_lo", "_hi")),
+    *("n", "simulated"),
+)
+
+
+def forecasts(collection: Collected) -> pd.DataFrame:
+    """Per benchmark, policy and step number, over all partitions and in each, of the steps that have forecasts: mean rank
+    correlations with forgetting, of forecasts and of the coefficients; mean absolute error; the share of classes within their
+    interval, once the noise of test images is added; and mean rank correlations of estimated coefficients with the exact ones.
+    Simulated steps have none."""
+    rows = []
+    for sample in collection.samples:
+        for number in sample.numbers:
+            parts: list[Subset | GridCell] = [Subset(number), *sample.partitions(number)]
+            rows += [row for part in parts if (row := _row(sample, part)) is not None]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _row(sample: Sample, part: Subset | GridCell) -> Row | None:
+    chosen = [sample.steps[i] for i in np.flatnonzero(sample.mask(part)) if np.isfinite(sample.steps[i].forecast[0]).any()]
+    if not chosen:
+        return None
+    found = {
+        "forecast": _correlated([(step.forecast[0], step.forgetting) for step in chosen]),
+        "error": mean_estimate([absolute_error(step.forecast[0], step.forgetting) for step in chosen]),
+        "covered": coverage_estimate([_covered(step) for step in chosen]),
+    }
+    for i, name in enumerate(THREE):
+        found[name] = _correlated([(step.measures[i], step.forgetting) for step in chosen])
+        found[f"{name}_estimate"] = _correlated([(step.forecast[3 + i], step.measures[i]) for step in chosen])
+    ends = {
+        f"{name}{end}": value
+        for name in ESTIMATED
+        for end, value in zip(("", "_lo", "_hi"), astuple(found[name])[:3], strict=True)
+    }
+    return {**{"rehearsal_pct": "", "class_pct": "", **sample.where(part)}, **ends, "n": found["error"].n}
+
+
+def _correlated(pairs: Sequence[tuple[Values, Values]]) -> Estimate:
+    """The mean rank correlation of two quantities over steps."""
+    classes = [int((np.isfinite(one) & np.isfinite(other)).sum()) for one, other in pairs]
+    return correlation_estimate([float(spearman(one, other)) for one, other in pairs], classes)
+
+
+def _covered(step: MeasuredStep) -> float:
+    forecast, low = step.forecast[:2]
+    return covered(forecast, forecast - low, step.forgetting, step.variances)  # the upper end stops at 1
