@@ -238,6 +238,17 @@ def test_a_link_opens_the_tab_that_holds_its_exhibit(page: Page) -> None:
 
 
 @pytest.mark.browser
+def test_the_address_keeps_what_was_chosen_and_the_open_tab(page: Page) -> None:
+    page.evaluate("writeState({ step: 2, class: 'a & b?', measure: null })")
+    page.locator("#tab-tables").click()
+    assert page.evaluate("location.hash") == "#tables?step=2&class=a+%26+b%3F"
+    assert page.evaluate("readState()") == {"step": "2", "class": "a & b?"}
+    page.reload()
+    assert page.locator("#tab-tables").get_attribute("aria-selected") == "true"
+    assert page.evaluate("writeState({ step: '' }), readState()") == {"class": "a & b?"}
+
+
+@pytest.mark.browser
 def test_tabs_follow_the_arrow_keys(page: Page) -> None:
     page.locator("#tab-headline").focus()
     page.keyboard.press("ArrowRight")

@@ -44,6 +44,20 @@ const rowsOf = (columns) =>
   );
 const distinct = (values) => [...new Set(values)];
 
+// ---- Address: `#explorer?step=2&class=7` is what is open, and what was chosen on the page; a name without a value is left out
+
+const openedId = () => decodeURIComponent(location.hash.slice(1).split("?")[0]);
+const readState = () => Object.fromEntries(new URLSearchParams(location.hash.split("?")[1] ?? ""));
+// With what was chosen so far and `changes` to it: for links, which are followed as any other address is.
+function addressOf(changes, id = openedId()) {
+  const chosen = new URLSearchParams();
+  for (const [name, value] of Object.entries({ ...readState(), ...changes }))
+    if (value !== null && value !== undefined && value !== "") chosen.set(name, value);
+  return `#${encodeURIComponent(id)}${chosen.size ? `?${chosen}` : ""}`;
+}
+// Told of a choice, which needs no following: the page shows it already.
+const writeState = (changes, id) => history.replaceState(null, "", addressOf(changes, id));
+
 // ---- Words and numbers, written as report/words/notation.py writes them
 
 const MISSING = "\u2013";

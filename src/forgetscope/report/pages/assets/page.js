@@ -48,7 +48,7 @@ function toTop() {
 
 // Opens the tab that an address names, or the one that holds the exhibit which it names.
 function follow() {
-  const target = byId(decodeURIComponent(location.hash.slice(1)));
+  const target = byId(openedId());
   const panel = target?.closest('[role="tabpanel"]');
   if (!panel) return;
   select(tabs[panels.indexOf(panel)]);
@@ -57,7 +57,7 @@ function follow() {
 }
 
 function turnTo(i, options) {
-  history.replaceState(null, "", `#${panels[i].id}`);
+  writeState({}, panels[i].id);
   select(tabs[i], options);
   toTop();
 }
