@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from forgetscope.analysis.inputs.associations import associations_of
 from forgetscope.analysis.inputs.cache import Arrays, Cache
-from forgetscope.analysis.inputs.recognised import Seen, recognised, seen_by
+from forgetscope.analysis.inputs.recognised import Seen, barely_learned_of, recognised, seen_by
 from forgetscope.analysis.inputs.training_shares import SHARES, probes_within
-from forgetscope.analysis.statistics.noise import noise_of_step, sampling_variances
+from forgetscope.analysis.statistics.noise import Recognised, noise_of_step, sampling_variances
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
 from forgetscope.measuring.quantities import FORECAST
@@ -70,6 +70,10 @@ class MeasuredStep:
     paired: NDArray[np.bool_]  # [P]: single test images are known, of now and of when the class was learned
     variances: Values  # [P]: of forgetting, by the noise of the test images alone; NaN where forgetting is undefined
     noise: Values  # [4]: as in `statistics.noise.Noise`
+    learned: Values  # [P]: accuracy when learned; NaN where unknown
+    now: Values  # [P]: accuracy
+    barely: NDArray[np.bool_]  # [P]: as in `statistics.learned`
+    clear_noise: Values  # [4]: as `noise`, of the other classes alone
 
     @property
     def severity(self) -> tuple[float, float]:
@@ -173,8 +177,14 @@ def _noise_arrays(
     step: StoredStep, ancestors: Mapping[int, StoredStep], seen_by: Callable[[StoredTables], Seen | None]
 ) -> Arrays:
     found, paired = recognised(step, ancestors, seen_by)
+    barely = barely_learned_of(step, found)
+    clear = Recognised(*(column[~barely] for column in found))
     noise = np.array(noise_of_step(found))
-    return {"images": found.images, "paired": paired, "variances": sampling_variances(found), "noise": noise}
+    return {
+        **{"images": found.images, "paired": paired, "variances": sampling_variances(found), "noise": noise},
+        **{"learned": found.learned.astype(np.float64), "now": found.now.astype(np.float64), "barely": barely},
+        "clear_noise": np.array(noise_of_step(clear)) if barely.any() else noise,
+    }
 
 
 def partial_sums(step: StoredStep) -> Values:

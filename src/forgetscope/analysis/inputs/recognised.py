@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from forgetscope.analysis.statistics.learned import barely_learned, classes_known
 from forgetscope.analysis.statistics.matching import offset_for
 from forgetscope.analysis.statistics.noise import Recognised
 from forgetscope.errors import StoreError
-from forgetscope.store import StoredStep, StoredTables
+from forgetscope.store import StoredStep, StoredTables, past_rows
 
 Mask = NDArray[np.bool_]
 NEAR = 1e-9  # accuracies are quotients of the same counts
@@ -103,6 +104,13 @@ def recognised_if_whole(
         return recognised(step, ancestors, instead=instead)
     except StoreError:
         return recognised(step, {}, instead=instead)
+
+
+def barely_learned_of(step: StoredTables, found: Recognised) -> Mask:
+    """[P]: which of its past classes the network could hardly tell from others when it had just learned them."""
+    introduced = step.table("classes", ["introduced_step"])["introduced_step"].to_numpy()
+    known = classes_known(introduced, introduced[past_rows({"introduced_step": introduced}, step.number)])
+    return barely_learned(found.learned, found.images, known)
 
 
 def _per_class(true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 `policies`, `arms` and `variants` compare in pairs, `leaderboard` whatever a store holds; `controlled` looks at re-runs with
 other new classes, `approximations` at what the paper left out; `foresight` asks how early forgetting is known, `forecasts`
-how good predictions without past images were, `suffering` who suffers, `noise` how much of it is noise, `advice` what a
+how good predictions without past images were, `suffering` who suffers, `learned_classes` what is found
+among classes that were learned at all, `example` which step stands for it, `noise` how much of it is noise, `advice` what a
 store lacks.
 """

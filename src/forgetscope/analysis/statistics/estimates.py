@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from forgetscope.analysis.statistics import bootstrap
 from forgetscope.analysis.statistics.bootstrap import CONFIDENCE
@@ -92,6 +92,12 @@ def fisher_z(correlations: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]
     return z
 
 
+def correlation_difference(first: ArrayLike, second: ArrayLike, classes: ArrayLike) -> Estimate:
+    """How much better the first of two measures ranks the same classes of the same steps: the mean difference in Fisher's z
+    over steps in which both are known, with its paired t interval. It stays in z: differences of correlations are none."""
+    return mean_estimate(fisher_z(first, classes) - fisher_z(second, classes))
+
+
 def in_rho(in_z: Estimate) -> Estimate:
     """An estimate in Fisher's z as a correlation."""
     return Estimate(math.tanh(in_z.value), math.tanh(in_z.low), math.tanh(in_z.high), in_z.n)
@@ -147,6 +153,11 @@ def needed_samples(values: ArrayLike, half_width: float) -> int | None:
 def t_quantile(freedom: float) -> float:
     """Of Student's t, for intervals. As scipy.stats has it, which takes most of a second to import."""
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def normal_quantile() -> float:
+    """Likewise of the normal distribution."""
+    return float(ndtri((1 + CONFIDENCE) / 2))
 
 
 def known_values(values: ArrayLike) -> NDArray[np.float64]:

@@ -15,10 +15,15 @@ import pandas as pd
 from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
 from forgetscope.analysis.inputs.samples import Sample
 from forgetscope.analysis.inputs.training_shares import BEFORE, EARLY
+from forgetscope.analysis.questions.example import Example, example
+from forgetscope.analysis.questions.learned_classes import learned_classes, ranking
 from forgetscope.analysis.rows import Row, estimate_of, matching, records
+from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.characters import counted
 from forgetscope.report.words.captions import share_text
 from forgetscope.report.words.notation import PLAIN
+from forgetscope.report.words.opening import opening
+from forgetscope.store import Store
 
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis
@@ -46,6 +51,12 @@ class Headline:
     cards: list[Card]
     most: list[Row]  # classes with class_name, mean, mean_lo, mean_hi and n
     least: list[Row]
+    caution: str  # how many past classes were barely learned, to be said before all else; empty where none was
+    lead: str  # one sentence for a newcomer
+    predicted: str  # one sentence on what predicted it, as far as that is known
+    learned: Estimate  # accuracy of past classes when learned, mean over steps
+    now: Estimate  # and now
+    picture: Example | None  # the step that stands for it
 
 
 def headlines(analysis: Analysis) -> list[Headline]:
@@ -67,6 +78,8 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
     ]
     made = " (simulated: nothing was trained)" if sample.simulated else ""
     usual = any(other.policy == "uniform" for other in analysis.collection.samples)
+    learned, picture = learned_classes(sample, step), example(sample, step, Store(analysis.store))
+    first = opening(learned, picture, ranking(sample, step))
     return Headline(
         f"{sample.title}: {counted_steps(int((sample.number == step).sum()), step)}{made}",
         usual and sample.policy != "uniform",
@@ -74,6 +87,12 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
         [card for _, card in parts if card],
         most,
         least,
+        first.caution,
+        first.lead,
+        first.predicted,
+        learned.accuracy,
+        learned.now,
+        picture,
     )
 
 

@@ -1,0 +1,125 @@
+"""What is found among the past classes that had been learned: accuracies, unevenness, and which coefficient ranks them.
+
+Tables hold every class, as the paper's do; sentences do not conclude from classes that were barely learned
+(`statistics.learned`). Where there are none, these numbers are those of the tables."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forgetscope.analysis.exhibits.exhibit import THREE
+from forgetscope.analysis.inputs.measured_steps import MeasuredStep
+from forgetscope.analysis.inputs.samples import Sample, Subset
+from forgetscope.analysis.statistics.estimates import Estimate, correlation_difference, correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.noise import ceiling_estimate, reliability_estimate, spread_estimate
+from forgetscope.analysis.statistics.rank_correlation import spearman
+from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
+
+Values = NDArray[np.float64]
+FEW = 0.1  # share of past classes that were barely learned up to which something is concluded from the others
+
+
+@dataclass(frozen=True)
+class LearnedClasses:
+    """Of the steps with one number. Means over steps; everything but `past`, `barely`, `accuracy` and `now` is of classes that
+    were learned."""
+
+    past: int  # classes, counted in each step
+    barely: int  # of them
+    barely_ids: frozenset[int]  # classes that were barely learned in some step
+    accuracy: Estimate  # when learned, of all past classes
+    now: Estimate
+    range: Estimate  # FG-R
+    range_floor: float  # by noise of the test images alone
+    half_gap: Estimate  # FG-HG
+    half_gap_floor: float
+    variance: Estimate  # of forgetting over classes, without the noise
+    spread: Estimate
+    reliability: Estimate
+    ceiling: Estimate  # of rank correlations
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether anything is concluded at all."""
+        return self.past > 0 and self.barely <= FEW * self.past
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How well SIC, CIC and NIC rank the classes of a step by forgetting, best first, and what may be said of it.
+
+    best: the first one's interval lies above 0, and so does its paired difference to the next. alike: the former only, and the
+    next one's interval lies above 0 too. unclear: the former only. none: not even that. too few: fewer than two steps."""
+
+    order: tuple[str, ...]
+    rho: dict[str, Estimate]
+    difference: Estimate | None  # of the first two, in Fisher's z, over the steps in which both are known
+    verdict: Literal["best", "alike", "unclear", "none", "too few"]
+
+
+def learned_classes(sample: Sample, number: int) -> LearnedClasses:
+    steps = _steps(sample, number)
+    severity = [severity_of_learned(step) for step in steps]
+    noise = np.array([step.clear_noise for step in steps]).reshape(-1, 4).T
+    (floor, gap_floor), variance = (mean_estimate(part).value for part in noise[:2]), mean_estimate(noise[2])
+    known = [step for step in steps if np.isfinite(step.clear_noise).all()]
+    return LearnedClasses(
+        past=sum(len(step.class_ids) for step in steps),
+        barely=sum(int(step.barely.sum()) for step in steps),
+        barely_ids=frozenset(id for step in steps for id in step.class_ids[step.barely].tolist()),
+        accuracy=mean_estimate([_mean(step.learned) for step in steps]),
+        now=mean_estimate([_mean(step.now) for step in steps]),
+        range=mean_estimate([extent for extent, _ in severity]),
+        range_floor=floor,
+        half_gap=mean_estimate([gap for _, gap in severity]),
+        half_gap_floor=gap_floor,
+        variance=variance,
+        spread=spread_estimate(variance),
+        reliability=reliability_estimate(noise[2], noise[3]),
+        ceiling=ceiling_estimate(variance, [step.variances[~step.barely] for step in known]),
+    )
+
+
+def ranking(sample: Sample, number: int) -> Ranking | None:
+    """None where no step has a ranking."""
+    steps = _steps(sample, number)
+    kept = [step.complete & ~step.barely for step in steps]
+    found = [spearman(step.measures[: len(THREE), own], step.forgetting[own]) for step, own in zip(steps, kept, strict=True)]
+    by_name = dict(zip(THREE, np.array(found).reshape(-1, len(THREE)).T, strict=True))
+    counts = np.array([own.sum() for own in kept])
+    return ranked(by_name, counts)
+
+
+def ranked(correlations: dict[str, Values], classes: NDArray[np.int64]) -> Ranking | None:
+    """The same from correlations [S] by measure, and how many classes each ranks."""
+    every = {name: correlation_estimate(values, classes.tolist()) for name, values in correlations.items()}
+    rho = {name: estimate for name, estimate in every.items() if estimate.n}
+    if not rho:
+        return None
+    order = tuple(sorted(rho, key=lambda name: -rho[name].value))
+    first, *others = order
+    difference = correlation_difference(correlations[first], correlations[others[0]], classes) if others else None
+    if rho[first].n < 2:
+        return Ranking(order, rho, difference, "too few")
+    if not rho[first].low > 0:
+        return Ranking(order, rho, difference, "none")
+    if difference is None or difference.low > 0:
+        return Ranking(order, rho, difference, "best")
+    return Ranking(order, rho, difference, "alike" if rho[others[0]].low > 0 else "unclear")
+
+
+def _steps(sample: Sample, number: int) -> list[MeasuredStep]:
+    return [sample.steps[i] for i in np.flatnonzero(sample.mask(Subset(number)))]
+
+
+def severity_of_learned(step: MeasuredStep) -> tuple[float, float]:
+    """FG-R and FG-HG of the classes that were learned."""
+    forgetting = step.forgetting[~step.barely]
+    return forgetting_range(forgetting), forgetting_half_gap(forgetting)
+
+
+def _mean(values: Values) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else np.nan
