@@ -96,7 +96,7 @@ def make_experiment(
                 "probes": probes_table(measurements(measured), ids[:past], made),
                 "pairs": pairs_table(measurements(measured), ids, past),
                 "rehearsal": rehearsal_table(rehearsal),
-                "confusion": confusion_table((100 if forecast else 1) * np.eye(len(ids), dtype=np.int64), ids),
+                "confusion": confusion_table(100 * np.eye(len(ids), dtype=np.int64), ids),
             },
             network="resnet8",
             state={"weight": np.zeros(1, np.float32)},

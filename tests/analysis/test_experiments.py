@@ -13,8 +13,10 @@ from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting_half_gap, forgetting_range
+from forgetscope.report.words.findings import finding
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
+from made import make_experiment
 
 
 @pytest.fixture
@@ -96,3 +98,20 @@ def test_an_empty_store_says_so(tmp_path: Path) -> None:
     Store(tmp_path).prepare()
     with pytest.raises(StoreError, match="holds no finished step yet"):
         open_experiment(tmp_path)
+
+
+def test_classes_that_were_barely_learned_are_told_apart_and_nothing_is_concluded_from_them(store: Store) -> None:
+    """With two classes, 50 of 100 test images recognised is guessing."""
+    found = make_experiment(store, steps=3, learned={0: 0.5})
+    past, (second, third) = found.past_classes(3), found.summaries
+    assert dict(zip(past["class_id"], past["barely_learned"], strict=True)) == {0: True, 1: False, 2: False, 3: False}
+    assert (second.barely_learned, third.barely_learned) == (1, 1)
+    learned = past[~past["barely_learned"]]
+    assert third.of_learned["mean_forgetting"] == pytest.approx(learned["forgetting"].mean())
+    assert third.of_learned["forgetting_range"] == pytest.approx(learned["forgetting"].max() - learned["forgetting"].min())
+    assert third.forgetting_range > third.of_learned["forgetting_range"]
+    said = finding(found, third)
+    assert said.startswith("Step 3: 1 of 4 past classes was barely learned: ")
+    assert "class 0" not in said
+    assert "class 1 lost 50\u202f%" in said
+    assert "measure predicts" not in said

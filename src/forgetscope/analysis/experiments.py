@@ -15,9 +15,16 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from forgetscope.analysis.inputs.recognised import accuracies, recognised_if_whole, seen_by
+from forgetscope.analysis.inputs.recognised import (
+    accuracies,
+    barely_learned_in,
+    barely_learned_of,
+    recognised_if_whole,
+    seen_by,
+)
 from forgetscope.analysis.statistics.estimates import PERFECT, Estimate, correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.noise import (
+    Recognised,
     ceiling_estimate,
     noise_of_step,
     reliability_estimate,
@@ -53,6 +60,10 @@ AVERAGED = {
     **{"accuracy_when_learned": "accuracy when learned", "mean_forgetting": "mean FG"},
     **{"forgetting_range": "FG-R", "range_floor": "  by noise", "forgetting_half_gap": "FG-HG", "half_gap_floor": "  by noise"},
 }
+OF_LEARNED = (
+    *("accuracy_when_learned", "accuracy_of_past", "mean_forgetting"),
+    *("forgetting_range", "range_floor", "forgetting_half_gap", "half_gap_floor"),
+)
 BEYOND_NOISE = {"spread": "spread", "reliability": "reliability", "ceiling": "ρ, at most"}
 FORESEEN = {"rho": "ρ forecast", "error": "  mean error", "covered": "  in its interval"}
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
@@ -72,6 +83,7 @@ class StepSummary:
     worst_forgetting: float  # of the class that was forgotten most
     correlations: dict[str, float]  # Spearman's rho of each measure with forgetting
     accuracy_when_learned: float  # mean over the past classes
+    accuracy_of_past: float  # likewise, now
     ranked_classes: int  # past classes whose forgetting is defined
     range_floor: float  # FG-R if all past classes had been forgotten alike, by the noise of the test images alone
     half_gap_floor: float  # FG-HG likewise
@@ -80,6 +92,8 @@ class StepSummary:
     sampling: list[float]  # of each past class, the variance of its forgetting by that noise alone
     paired: bool  # whether the noise is known from pairs of the same images; from counts it is overstated
     forecast: dict[str, float]  # how good it was, as named in `FORESEEN`; empty where there is none
+    barely_learned: int  # past classes that were hardly recognised when learned (`statistics.learned`)
+    of_learned: dict[str, float]  # as named in `OF_LEARNED`, of the other past classes alone
 
     @cached_property
     def beyond_noise(self) -> dict[str, float]:
@@ -141,10 +155,13 @@ class StepFrames(ABC, Generic[Step]):
         return next(step for step in self.steps if step.number == number)
 
     def past_classes(self, step: int | None = None) -> pd.DataFrame:
-        """The past classes of one step (default: the last), most forgotten first."""
+        """The past classes of one step (default: the last), most forgotten first; beside what the store holds, whether each
+        was `barely_learned`, so that its forgetting says nothing."""
         number = max((own.number for own in self.steps), default=0) if step is None else step
         rows = self.classes[self.classes["step"] == number]
         rows = rows[past_rows(rows, number)]
+        barely = barely_learned_in(self.numbered(number)) if len(rows) else {}
+        rows = rows.assign(barely_learned=rows["class_id"].map(barely).astype(bool))
         return rows.sort_values("forgetting", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
 
     @property
@@ -281,7 +298,7 @@ def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = (), offset: 
     if moved is not None:
         accuracy = accuracies(moved, ids)
         forgetting = forgotten(when_learned[past], accuracy[past])
-    variances = sampling_variances(images)
+    variances, barely = sampling_variances(images), barely_learned_of(step, images.learned, images.images)
     foreseen = [table[name].to_numpy()[past] for name in FORECAST[:2] if name in table.column_names]
     return StepSummary(
         step=step.number,
@@ -294,6 +311,7 @@ def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = (), offset: 
         worst_forgetting=float(np.fmax.reduce(forgetting, initial=np.nan)),
         correlations=dict(zip(MEASURES, spearman(measures, forgetting).tolist(), strict=True)),
         accuracy_when_learned=_mean(when_learned[past]),
+        accuracy_of_past=_mean(accuracy[past]),
         ranked_classes=int((~np.isnan(forgetting)).sum()),
         range_floor=noise.range_floor,
         half_gap_floor=noise.half_gap_floor,
@@ -302,7 +320,18 @@ def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = (), offset: 
         sampling=variances.tolist(),
         paired=bool(paired.all()),
         forecast=_judged(foreseen, forgetting, variances) if len(foreseen) == 2 and np.isfinite(foreseen[0]).any() else {},
+        barely_learned=int(barely.sum()),
+        of_learned=_of(Recognised(*(column[~barely] for column in images)), accuracy[past][~barely], forgetting[~barely]),
     )
+
+
+def _of(found: Recognised, accuracy: Values, forgetting: Values) -> dict[str, float]:
+    noise = noise_of_step(found)
+    values = (
+        *(_mean(found.learned), _mean(accuracy), _mean(forgetting)),
+        *(forgetting_range(forgetting), noise.range_floor, forgetting_half_gap(forgetting), noise.half_gap_floor),
+    )
+    return dict(zip(OF_LEARNED, values, strict=True))
 
 
 def _judged(foreseen: Sequence[Values], forgetting: Values, variances: Values) -> dict[str, float]:

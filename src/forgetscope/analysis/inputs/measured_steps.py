@@ -177,7 +177,7 @@ def _noise_arrays(
     step: StoredStep, ancestors: Mapping[int, StoredStep], seen_by: Callable[[StoredTables], Seen | None]
 ) -> Arrays:
     found, paired = recognised(step, ancestors, seen_by)
-    barely = barely_learned_of(step, found)
+    barely = barely_learned_of(step, found.learned, found.images)
     clear = Recognised(*(column[~barely] for column in found))
     noise = np.array(noise_of_step(found))
     return {

@@ -106,11 +106,19 @@ def recognised_if_whole(
         return recognised(step, {}, instead=instead)
 
 
-def barely_learned_of(step: StoredTables, found: Recognised) -> Mask:
-    """[P]: which of its past classes the network could hardly tell from others when it had just learned them."""
+def barely_learned_in(step: StoredTables) -> dict[int, bool]:
+    """By past class: whether the network could hardly tell it from others when it had just learned it."""
+    past = step.past_classes("class_id", "accuracy_when_learned")
+    ids = past["class_id"]
+    barely = barely_learned_of(step, past["accuracy_when_learned"], _counts(step, ids))
+    return dict(zip(ids.tolist(), barely.tolist(), strict=True))
+
+
+def barely_learned_of(step: StoredTables, learned: NDArray[np.float64], images: NDArray[np.float64]) -> Mask:
+    """[P]: the same from accuracies when learned and counts of test images."""
     introduced = step.table("classes", ["introduced_step"])["introduced_step"].to_numpy()
     known = classes_known(introduced, introduced[past_rows({"introduced_step": introduced}, step.number)])
-    return barely_learned(found.learned, found.images, known)
+    return barely_learned(learned, images, known)
 
 
 def _per_class(true: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.float64]:

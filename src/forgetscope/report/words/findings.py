@@ -6,6 +6,7 @@ from forgetscope.analysis.experiments import FORESEEN, MEASURES, Experiment, Ste
 from forgetscope.analysis.observed import Observed
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
+from forgetscope.report.words.opening import barely_sentence, change
 from forgetscope.report.words.units import size_text
 from forgetscope.spec import RehearsalSpec
 from forgetscope.store import StoredStep
@@ -13,7 +14,6 @@ from forgetscope.store import StoredStep
 Shown = Experiment | Observed
 REASON = 300  # characters of a reason that are shown
 UNEVEN = 0.1  # smallest FG-R that is called uneven
-RANKED, CLEAR = 5, 0.3  # fewest past classes, and smallest |ρ|, with which the best measure of an observed step is named
 NOISE = (
     "by noise: FG-R and FG-HG if all past classes had been forgotten alike, by the noise of the test images alone",
     "spread: of forgetting over classes without that noise (0: none was found); reliability: the share of its variance in the "
@@ -41,7 +41,8 @@ def basis_of_noise(experiment: Shown) -> list[str]:
 
 
 def finding(experiment: Shown, summary: StepSummary | None) -> str:
-    """One step in plain language: how much was forgotten, how unevenly, and which measure ranked the classes best."""
+    """One step in plain language: how many past classes were barely learned, how much was forgotten of the others, how
+    unevenly, and how measures ranked them, of which one step says nothing for any other."""
     if isinstance(experiment, Observed):
         return " ".join([_finding(experiment, summary), *unfinished(experiment)])
     beginning = f"{simulation(experiment)} " if experiment.simulated else ""
@@ -88,46 +89,41 @@ def _finding(experiment: Shown, summary: StepSummary | None) -> str:
         return f"Step {summary.step}: forgetting is unknown, because {reason}."
     if math.isnan(summary.mean_forgetting):
         return f"Step {summary.step}: no past class had been learned, so there is nothing to forget."
+    said = (
+        barely_sentence(summary.barely_learned, summary.past_classes, conclusive=True),
+        _forgotten(experiment, summary),
+        *((_ranked(summary), _forecast(summary)) if not summary.barely_learned else ()),
+    )
+    return f"Step {summary.step}: {' '.join(filter(None, said))}"
+
+
+def _forgotten(experiment: Shown, summary: StepSummary) -> str:
+    """Of the past classes that were learned."""
     past = experiment.past_classes(summary.step).dropna(subset="forgetting")
+    past, of = past[~past["barely_learned"]], summary.of_learned
+    if past.empty:
+        return f"Accuracy on past classes was {PLAIN.percent(summary.accuracy_when_learned)} when they were new."
     most, least = past.iloc[0], past.iloc[-1]
-    sentence = f"Step {summary.step}: past classes {_change(summary.mean_forgetting, 'of their accuracy ')}on average"
+    others = "The other past classes" if summary.barely_learned else "past classes"
+    then, now = (PLAIN.percent(of[name]) for name in ("accuracy_when_learned", "accuracy_of_past"))
+    sentence = f"{others} {change(of['mean_forgetting'], 'of their accuracy')} on average ({then} when learned, {now} now)"
     if len(past) > 1:
-        manner = "but unevenly" if summary.forgetting_range >= UNEVEN else "and fairly evenly"
-        if summary.forgetting_range <= summary.range_floor:
+        manner = "but unevenly" if of["forgetting_range"] >= UNEVEN else "and fairly evenly"
+        if of["forgetting_range"] <= of["range_floor"]:
             manner = "no more unevenly than the noise of their test images makes it look"
-        extremes = [f"{row['class_name']} {_change(float(row['forgetting']))}".rstrip() for row in (most, least)]
-        sentence += f", {manner}: {', '.join(extremes)}"
-    unclear = _unclear(summary) if isinstance(experiment, Observed) else None
-    said = (f"{sentence}.", _foresight(summary) if unclear is None else unclear, _forecast(summary))
-    return " ".join(filter(None, said))
+        extremes = ", ".join(f"{row['class_name']} {change(float(row['forgetting']))}" for row in (most, least))
+        by_noise = "" if math.isnan(of["range_floor"]) else f", {PLAIN.number(of['range_floor'])} by noise alone"
+        sentence += f", {manner}: {extremes} (FG-R {PLAIN.number(of['forgetting_range'])}{by_noise})"
+    return f"{sentence}."
 
 
-def _change(fg: float, of: str = "") -> str:
-    percent = round(100 * abs(fg))
-    if percent == 0:
-        return f"lost none {of}" if of else "lost nothing"
-    return f"{'lost' if fg > 0 else 'gained'} {percent}\u202f% {of}"
-
-
-def _unclear(summary: StepSummary) -> str | None:
-    """Why no measure is named that saw it coming, if none is: with few classes one of them always ranks some well by chance."""
-    known = [rho for rho in summary.correlations.values() if not math.isnan(rho)]
-    if known and summary.ranked_classes < RANKED:
-        return f"{counted(summary.ranked_classes, 'past class', 'is/are')} too few to say which measure saw it coming."
-    if known and abs(max(known)) < CLEAR:
-        return f"No measure ranked them clearly (ρ below {CLEAR} for each)."
-    return None
-
-
-def _foresight(summary: StepSummary) -> str:
+def _ranked(summary: StepSummary) -> str:
     known = {name: rho for name, rho in summary.correlations.items() if not math.isnan(rho)}
     if not known:
         return ""
-    best = max(known, key=lambda name: known[name])
-    value = f"ρ = {PLAIN.number(known[best])}"
-    if known[best] <= 0:
-        return f"No measure saw it coming (best: {MEASURES[best]}, {value})."
-    return f"{MEASURES[best]} ranked them best ({value})."
+    told = ", ".join(f"{MEASURES[name]} {PLAIN.number(rho)}" for name, rho in known.items())
+    classes = counted(summary.ranked_classes, "past class")
+    return f"Rank correlations with forgetting: {told}; one step of {classes} says nothing about which measure predicts it."
 
 
 def _forecast(summary: StepSummary) -> str:
