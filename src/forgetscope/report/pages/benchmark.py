@@ -29,7 +29,7 @@ from forgetscope.report.words.arms import by_measure, leaderboard_sentences
 from forgetscope.report.words.captions import notes
 from forgetscope.report.words.headlines import headlines
 
-SCRIPTS = ("core.js", "tables.js", "charts.js", "explorer.js", "warning.js", "page.js")
+SCRIPTS = ("core.js", "tables.js", "charts.js", "panel.js", "explorer.js", "warning.js", "page.js")
 
 
 def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provenance) -> str:

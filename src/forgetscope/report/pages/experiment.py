@@ -40,7 +40,7 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
     from plotly.offline import get_plotlyjs
 
     exploring = explorer is not None and bool(experiment.summaries)
-    own = ["core.js", "experiment.js", *(["explorer.js"] if exploring else [])]
+    own = ["core.js", "experiment.js", *(["panel.js", "explorer.js"] if exploring else [])]
     scripts = [get_plotlyjs(), "\n".join([*map(asset, own), *(["startExplorer();"] if exploring else [])])]
     return page(
         "experiment.html.j2",

@@ -11,19 +11,19 @@ import pandas as pd
 from forgetscope.analysis.experiments import MEASURES
 from forgetscope.analysis.paper.points import swarms
 from forgetscope.analysis.results import Analysis
+from forgetscope.benchmark.records import recorded_plans
 from forgetscope.data.images import DataSet, image_sheet
 from forgetscope.outputs import Progress, unheard
+from forgetscope.report.pages.details import DIGITS, detail
 from forgetscope.report.pages.packing import numbers, packed
-from forgetscope.store import COEFFICIENTS, Store, StoredStep, past_rows
+from forgetscope.store import Store, StoredStep, past_rows
 
 DataSource = Callable[[dict[str, Any]], DataSet | None]
 
-DIGITS = 4  # significant, of final values
-CURVE_DIGITS = 3  # of trajectories, which are most of the page
-MOMENTS = 21  # of a trajectory that are kept at most, first and last included
-SOURCES = 6  # classes that interfered most, for better or worse
-CONFUSIONS = 5
-REHEARSED = 8  # images of a class, at most, in the order of selection
+REHEARSED = 8  # images of a class, at most, in the order of selection,
+REHEARSED_ALONE = 40  # and where a page is of one experiment
+NAMED = 8  # characters of a step's id that tell it apart
+SEED = 10_000  # below it, a seed is one that somebody chose, and a name; others are derived from one
 SIDES = (32, 24, 16)  # pixels of an image, at most; the largest that leaves room for two images of each class
 TRIAL = 512  # images whose size in bytes stands for all
 COLUMNS = 64  # images side by side in a sheet
@@ -35,13 +35,14 @@ class Sheet:
     """The images of one data set that a page shows."""
 
     data: DataSet
+    most: int = REHEARSED  # images of a class, besides the one that stands for it
     wanted: list[list[int]] = field(default_factory=list)  # training images of a class, most important first
     thumbnails: dict[int, int] = field(default_factory=dict)  # class -> training image
     _each: dict[int, float] = field(default_factory=dict)  # side -> bytes of an image
 
     def built(self, budget: int) -> tuple[dict[int, int], int, bytes]:
         """Place of each image, their side, and the sheet: as large and as many per class as the budget allows, at least one."""
-        choices = ((side, kept) for side in SIDES for kept in range(REHEARSED, 1, -1))
+        choices = ((side, kept) for side in SIDES for kept in range(self.most, 1, -1))
         side, kept = next((choice for choice in choices if self._size(*choice) <= budget), (SIDES[-1], 1))
         side, chosen = min(side, max(self.data.shape)), self._chosen(kept)
         return {index: place for place, index in enumerate(chosen)}, side, image_sheet(self.data, chosen, side, COLUMNS)
@@ -52,7 +53,7 @@ class Sheet:
     def _size(self, side: int, kept: int) -> float:
         """Bytes of such a sheet, judged by a part of it."""
         if side not in self._each:
-            part = self._chosen(REHEARSED)[:TRIAL]
+            part = self._chosen(self.most)[:TRIAL]
             self._each[side] = len(image_sheet(self.data, part, min(side, max(self.data.shape)), COLUMNS)) / max(1, len(part))
         return self._each[side] * len(self._chosen(kept))
 
@@ -80,38 +81,75 @@ def explore(analysis: Analysis, find_data: DataSource, progress: Progress = unhe
     store = Store.existing(analysis.store)
     builder = _Builder(find_data)
     samples = analysis.collection.samples
-    total, done = sum(len(sample.steps) for sample in samples), 0
+    total, done, numbers_of = sum(len(sample.steps) for sample in samples), 0, _numbers(store)
     groups = []
     for sample in samples:
         cells = []
         for step in sample.numbers:
             for cell, drawn in swarms(sample, step):
-                rest = [i for i in np.flatnonzero(sample.mask(cell)).tolist() if i not in drawn]
-                runs = []
-                for i in (*drawn, *rest):
+                runs, named = [], []
+                for i in (*drawn, *(i for i in np.flatnonzero(sample.mask(cell)).tolist() if i not in drawn)):
                     stored = store.step(sample.steps[i].facts.id)
-                    runs.append(builder.run(stored, detailed=i in drawn, benchmark=sample.benchmark))
+                    before = _before(store, stored) if i in drawn else None
+                    runs.append(builder.run(stored, before, benchmark=sample.benchmark))
+                    named.append([stored.id[:NAMED], _name(stored, numbers_of.get(stored.id))])
                     done += 1
                     progress("steps shown", done, total)
-                cells.append(builder.cell(runs, step=step, retention=cell.retention, increment=cell.increment))
+                where = {"step": step, "retention": cell.retention, "increment": cell.increment}
+                cells.append({**where, "experiments": named, "runs": builder.added(runs)})
         groups.append({"benchmark": sample.benchmark, "policy": sample.policy, "cells": cells})
     return builder.finished(groups)
 
 
 def explore_chain(steps: Sequence[StoredStep], find_data: DataSource) -> Explorer:
     """Of one experiment: every step in detail."""
-    builder = _Builder(find_data)
-    cells = []
-    for step in steps:
-        if step.spec.step > 1:
-            run = builder.run(step, detailed=True, benchmark="")
-            cells.append(builder.cell([run], step=step.spec.step, retention="", increment=""))
+    builder, cells = _Builder(find_data, REHEARSED_ALONE), []
+    for i, step in enumerate(steps):
+        if step.number > 1:
+            where = {
+                "step": step.number,
+                "retention": "",
+                "increment": "",
+                "experiments": [[step.id[:NAMED], _name(step, None)]],
+            }
+            cells.append({**where, "runs": builder.added([builder.run(step, steps[:i], benchmark="")])})
     return builder.finished([{"benchmark": "", "policy": "", "cells": cells}])
 
 
+def _numbers(store: Store) -> dict[str, int]:
+    """By step: the number of its experiment in the first plan that has it, from 1. What is wrong with plans, others say."""
+    found: dict[str, int] = {}
+    for plan in recorded_plans(store, lambda problem: None):
+        for chain in plan["chains"]:
+            for id in chain["steps"]:
+                found.setdefault(id, chain["number"] + 1)
+    return found
+
+
+def _name(step: StoredStep, number: int | None) -> str:
+    """What tells an experiment from others, besides its id: number, a seed that somebody chose, policy and method."""
+    policy, method = step.setting.policy[0], step.setting.method[0]
+    parts = [
+        "" if number is None else f"no. {number}",
+        f"seed {step.spec.seed}" if number is None or step.spec.seed < SEED else "",
+        "" if policy == "uniform" else policy,
+        "" if method == "replay" else method,
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _before(store: Store, step: StoredStep) -> list[StoredStep]:
+    """The steps that it was built on, first ones first, as far as they are in the store."""
+    found: list[StoredStep] = []
+    while (parent := (found or [step])[0].parent) is not None and parent in store:
+        found.insert(0, store.step(parent))
+    return found
+
+
 class _Builder:
-    def __init__(self, find_data: DataSource) -> None:
+    def __init__(self, find_data: DataSource, rehearsed: int = REHEARSED) -> None:
         self.find_data = find_data
+        self.rehearsed = rehearsed
         self.runs: list[list[dict[str, Any]]] = []
         self.data: list[dict[str, Any]] = []  # per data set: names, and where its images are
         self.sheets: dict[int, Sheet | None] = {}
@@ -120,11 +158,13 @@ class _Builder:
         self.names: dict[tuple[str, int], str] = {}
         self._keys: dict[str, int] = {}
 
-    def cell(self, runs: list[dict[str, Any]], **where: Any) -> dict[str, Any]:
+    def added(self, runs: list[dict[str, Any]]) -> int:
+        """The position of a partition's steps."""
         self.runs.append(runs)
-        return {**where, "runs": len(self.runs) - 1}
+        return len(self.runs) - 1
 
-    def run(self, step: StoredStep, *, detailed: bool, benchmark: str) -> dict[str, Any]:
+    def run(self, step: StoredStep, before: Sequence[StoredStep] | None, *, benchmark: str) -> dict[str, Any]:
+        """before: the steps that it was built on, of one that is shown in detail."""
         rows = step.table("classes").to_pandas()
         position = self.data_of[benchmark] = self._data(step)
         for id, name in zip(rows["class_id"].tolist(), rows["class_name"].tolist(), strict=True):
@@ -138,8 +178,10 @@ class _Builder:
             run[name] = numbers(past[name].to_numpy(np.float64).tolist(), DIGITS)
         if past["missing"].notna().any():
             run["missing"] = [None if pd.isna(reason) else str(reason) for reason in past["missing"]]
-        if detailed:
-            run["detail"] = self._detail(step, past["class_id"].tolist(), position)
+        if before is not None:
+            classes = past["class_id"].tolist()
+            run["detail"] = detail(step, classes, before, simulated="simulated" in step.info)
+            run["detail"] |= self._rehearsed(step, classes, position)
         return run
 
     def finished(self, groups: list[dict[str, Any]]) -> Explorer:
@@ -163,74 +205,19 @@ class _Builder:
             self._keys[key] = len(self.data)
             found = self.find_data(facts)
             self.data.append({"name": facts["name"], "names": {}})
-            self.sheets[self._keys[key]] = None if found is None else Sheet(found)
+            self.sheets[self._keys[key]] = None if found is None else Sheet(found, self.rehearsed)
         return self._keys[key]
 
-    def _detail(self, step: StoredStep, classes: list[int], position: int) -> dict[str, Any]:
-        rehearsed = step.table("rehearsal").to_pandas().sort_values(["class_id", "position"], kind="stable")
-        by_class = {id: rows["image"].tolist() for id, rows in rehearsed.groupby("class_id")}
+    def _rehearsed(self, step: StoredStep, classes: list[int], position: int) -> dict[str, Any]:
+        """How many images of each class are rehearsed, and the first of them."""
+        kept = step.table("rehearsal").to_pandas().sort_values(["class_id", "position"], kind="stable")
+        by_class = {id: rows["image"].tolist() for id, rows in kept.groupby("class_id")}
         images = [by_class.get(id, []) for id in classes]
-        sheet = self.sheets[position]
+        sheet, shown = self.sheets[position], [chosen[: self.rehearsed] for chosen in images]
         if sheet is not None:
             count = len(sheet.data.train.labels)
-            sheet.wanted += [[image for image in chosen[:REHEARSED] if image < count] for chosen in images]
+            sheet.wanted += [[image for image in chosen if image < count] for chosen in shown]
             for id in (*classes, *step.spec.classes):
                 if id not in sheet.thumbnails and len(found := np.flatnonzero(sheet.data.train.labels == id)):
                     sheet.thumbnails[id] = int(found[0])
-        return {
-            **_trajectories(step, classes),
-            "accuracies": _accuracies(step, classes),
-            "rehearsed": [len(chosen) for chosen in images],
-            "rehearsal": [] if sheet is None else [chosen[:REHEARSED] for chosen in images],
-            "new": list(step.spec.classes),
-            "sources": _sources(step.table("pairs").to_pandas(), classes),
-            "confusions": _confusions(step.table("confusion").to_pandas(), classes),
-        }
-
-
-def _accuracies(step: StoredStep, classes: list[int]) -> list[list[float | None]]:
-    """Per class: its test accuracy after every step so far, null before it was learned and where a step is not in the store."""
-    store, columns = Store(step.folder.parents[1]), [dict[int, float]() for _ in range(step.spec.step)]
-    current: StoredStep | None = step
-    while current is not None:
-        table = current.table("classes")
-        columns[current.spec.step - 1] = dict(zip(table["class_id"].to_pylist(), table["accuracy"].to_pylist(), strict=True))
-        parent = store.step(current.parent) if current.parent is not None and current.parent in store else None
-        current = parent if parent is not None and parent.number + 1 == current.number else None
-    return [numbers((column.get(id, np.nan) for column in columns), DIGITS) for id in classes]
-
-
-def _trajectories(step: StoredStep, classes: list[int]) -> dict[str, Any]:
-    """Each coefficient so far, at moments spread evenly over training; once a term is missing, so are later sums."""
-    iterations, sums = step.partial_sums(classes)
-    count = len(iterations)
-    if not count:
-        return {"iterations": []}
-    kept = np.unique(np.linspace(0, count - 1, min(count, MOMENTS)).round().astype(int))
-    lines = sums[kept].transpose(1, 2, 0).tolist()  # of each coefficient, one per class
-    curves = {name: [numbers(line, CURVE_DIGITS) for line in own] for name, own in zip(COEFFICIENTS, lines, strict=True)}
-    return {"iterations": iterations[kept].tolist(), **curves}
-
-
-def _sources(pairs: pd.DataFrame, classes: list[int]) -> list[list[list[float | None]]]:
-    """Per class: the source classes with the largest terms of either sign, strongest first."""
-    if pairs.empty:
-        return [[] for _ in classes]
-    order = pairs["term"].abs().sort_values(ascending=False, kind="stable").index
-    strongest = pairs.loc[order].dropna(subset="term").groupby("class_id").head(SOURCES)
-    return _grouped(strongest, "class_id", ["source_class_id", "term"], classes)
-
-
-def _confusions(counts: pd.DataFrame, classes: list[int]) -> list[list[list[float | None]]]:
-    """Per class: what its test images are taken for, itself left out, and the share of them."""
-    shares = counts.assign(share=counts["count"] / counts.groupby("true")["count"].transform("sum"))
-    wrong = shares[shares["true"] != shares["predicted"]].sort_values("count", ascending=False, kind="stable")
-    return _grouped(wrong.groupby("true").head(CONFUSIONS), "true", ["predicted", "share"], classes)
-
-
-def _grouped(frame: pd.DataFrame, key: str, columns: list[str], classes: list[int]) -> list[list[list[float | None]]]:
-    """Per class: its rows of these columns."""
-    found: dict[int, list[list[float | None]]] = {}
-    for id, row in zip(frame[key].tolist(), frame[columns].to_numpy(np.float64).tolist(), strict=True):
-        found.setdefault(id, []).append(numbers(row, DIGITS))
-    return [found.get(id, []) for id in classes]
+        return {"rehearsed": [len(chosen) for chosen in images], "rehearsal": [] if sheet is None else shown}

@@ -1,178 +1,236 @@
 // The explorer: classes as points, and everything about the one that is chosen.
+//
+// What is shown is kept in the address and restored from it: `benchmark`, `step`, `kept` and `new` (the partition), `experiment`
+// (the first eight characters of the step's id), `class` (its number in the data set), `measure`, and `all`, which is `partition`
+// for the classes of all its experiments, or `class` for one class in all experiments of the benchmark.
 
 const LISTED = 400; // classes in the list beside the points, at most
+const FLOOR = -1; // of forgetting, in the picture: a class that gained more is drawn at its edge, and marked
 
-const sheets = {};
-// The images of a data set, decoded once; null where the page has none.
-function sheetOf(position) {
-  sheets[position] ??= (async () => {
-    const source = byId(`sheet-${position}`);
-    if (!source) return null;
-    const image = new Image();
-    image.src = `data:image/webp;base64,${source.textContent}`;
-    await image.decode();
-    return image;
-  })();
-  return sheets[position];
-}
+let explore; // what the explorer does with the address, once it was started
 
-// Draws one image of a sheet once it is decoded; `place` counts line by line.
-function picture(data, position, place, label, size = 48) {
-  const canvas = element("canvas", {
-    width: data.side,
-    height: data.side,
-    attributes: label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" },
-  });
-  canvas.style.width = canvas.style.height = `${size}px`;
-  sheetOf(position).then((image) => {
-    const left = (place % data.columns) * data.side,
-      top = Math.floor(place / data.columns) * data.side;
-    if (image) canvas.getContext("2d").drawImage(image, left, top, data.side, data.side, 0, 0, data.side, data.side);
-  });
-  return canvas;
-}
-
-// A list of bars: [name, value, text]; lengths relative to the largest.
-function bars(rows) {
-  const most = Math.max(...rows.map(([, value]) => Math.abs(value ?? 0)), 1e-12);
-  return element(
-    "dl",
-    { className: "bars" },
-    ...rows.flatMap(([name, value, text]) => {
-      const fill = element("i", { className: value < 0 ? "minus" : "" });
-      fill.style.width = `${(100 * Math.abs(value ?? 0)) / most}%`;
-      return [
-        element("dt", { textContent: name, title: name }),
-        element("dd", {}, element("span", { className: "track" }, fill), element("span", { textContent: text })),
-      ];
-    }),
-  );
-}
-
-// The image that stands for a class, or null where the page has none.
-function thumbnail(data, position, id) {
-  const own = data[position];
-  return own?.thumbnails && id in own.thumbnails ? picture(own, position, own.thumbnails[id], null, 64) : null;
+// Opens the panel of a class, from anywhere on the page. All but `class` may be left out: with an experiment (the id of one of its
+// steps, or its beginning) it is the class there, with a step alone the first experiment that has it in that step, and with
+// neither all points of the class in the benchmark.
+//
+//   openClass({ benchmark: "C100", step: 2, experiment: "17218c84", class: 61 })
+//
+// It is an address like any other: a link to `addressOf({ experiment: "17218c84", class: 61 }, "explorer")` does the same.
+function openClass({ benchmark = null, step = null, experiment = null, class: id }) {
+  const where = { benchmark, step, kept: null, new: null, experiment: experiment?.slice(0, 8), class: id };
+  const all = experiment || step ? null : "class";
+  const address = addressOf({ ...where, all }, byId("tab-explorer") ? "explorer" : openedId());
+  if (address !== location.hash) location.hash = address;
+  else if (explore) explore.restore();
+  explore?.reveal();
 }
 
 async function startExplorer() {
   const { groups, data, measures } = await pack("explorer");
-  const view = { group: 0, cell: 0, run: "0", measure: "sic", chosen: null };
+  const alone = !groups.some((one) => one.benchmark); // on the page of one experiment, whose bar of steps governs
+  const view = { group: 0, cell: 0, run: 0, all: "", measure: "sic", chosen: null, sought: null };
   let runs = []; // of the partition in view
+  let across = []; // of all partitions, where a class is sought in all of them
+  let turn = 0; // counts what was asked for, so that what was overtaken ends
   const nameOf = (one, id) => data[one.data].names[id] ?? `class ${id}`;
   const cellName = (cell) =>
     `step ${cell.step}` + (cell.retention ? `, ${share(cell.retention)} kept, +${share(cell.increment)} new` : "");
-  const members = () => (view.run === "all" ? runs : [runs[Number(view.run)]]);
+  const groupName = (one) => policyOf(one) || "this experiment";
+  const runName = ([id, name]) => [name, id].filter(Boolean).join(" \u00b7 ");
+  const cellOf = () => groups[view.group].cells[view.cell];
+  const members = () => (view.all === "class" ? across : view.all ? runs : runs.slice(view.run, view.run + 1));
   // [run, position of the class in it], most forgotten first
-  const points = () =>
-    members()
-      .flatMap((one) => one.classes.map((_, i) => [one, i]))
-      .sort(([a, i], [b, k]) => (b.forgetting[k] ?? -9) - (a.forgetting[i] ?? -9));
-
-  const group = chooser(
-    "Benchmark",
-    groups.map((one, i) => [i, policyOf(one) || "this experiment"]),
-    (value) => open(Number(value), 0),
-  );
-  const part = chooser(groups.some((one) => one.benchmark) ? "Partition" : "Step", [], (value) =>
-    open(view.group, Number(value)),
-  );
-  const run = chooser("Experiment", [], (value) => {
-    view.run = value;
-    show();
-  });
-  const measure = chooser("Coefficient", Object.entries(measures), (value) => {
-    view.measure = value;
-    show();
-  });
-
-  // Reads the steps of a partition, then shows the first.
-  async function open(at, number) {
-    Object.assign(view, { group: at, cell: number, run: "0" });
-    const { cells } = groups[at],
-      found = await pack(`runs-${cells[number].runs}`);
-    if (view.group !== at || view.cell !== number) return; // another was chosen meanwhile
-    runs = found;
-    part.list.fill(cells.map((one, i) => [i, cellName(one)]));
-    part.list.value = number;
-    run.list.fill([
-      ...runs.map((one, i) => [i, `${one.id.slice(0, 8)}${one.detail ? ", in detail" : ""}`]),
-      ...(runs.length > 1 ? [["all", "all together"]] : []),
-    ]);
-    show();
-  }
-
-  function show() {
-    view.chosen = null;
-    byId("class").replaceChildren(element("p", { className: "empty", textContent: "No class is chosen yet." }));
-    drawList(); // before the points, which may wait for Plotly
-    drawPoints();
-  }
-
-  async function drawPoints() {
-    const box = byId("scatter"),
-      look = theme(),
-      shown = points().filter(([one, i]) => one.forgetting[i] !== null && one[view.measure][i] !== null);
-    if (!shown.length) return leaveEmpty(box, "Nothing was measured here.");
-    const chosen = ([one, i]) => view.chosen && view.chosen[0] === one && view.chosen[1] === i;
-    const few = shown.length <= 24;
-    const trace = {
-      x: shown.map(([one, i]) => one[view.measure][i]),
-      y: shown.map(([one, i]) => one.forgetting[i]),
-      type: "scatter",
-      mode: few ? "markers+text" : "markers",
-      hoverinfo: "none",
-      text: shown.map(([one, i]) => plain(shorten(nameOf(one, one.classes[i]), 12))),
-      textposition: "top center",
-      textfont: { size: 10.5, color: look.muted },
-      cliponaxis: false,
-      marker: {
-        size: shown.map((one) => (chosen(one) ? 15 : shown.length > 200 ? 5 : 9)),
-        color: look.one,
-        opacity: 0.8,
-        line: {
-          color: shown.map((one) => (chosen(one) ? look.ink : look.surface)),
-          width: shown.map((one) => (chosen(one) ? 3 : 1)),
-        },
-      },
-    };
-    await draw(box, [trace], {
-      width: box.clientWidth,
-      height: 440,
-      xaxis: axis(look, measures[view.measure]),
-      yaxis: axis(look, "Forgetting"),
-    });
-    tell(
-      box,
-      ({ pointNumber }) => {
-        const [one, i] = shown[pointNumber],
-          id = one.classes[i];
-        const rows = [
-          ["Forgetting", decimal(one.forgetting[i])],
-          [measures[view.measure], significant(one[view.measure][i])],
-          ["Accuracy", `${percent(one.accuracy_when_learned[i])} \u2192 ${percent(one.accuracy[i])}`],
-        ];
-        return [nameOf(one, id), rows, thumbnail(data, one.data, id)];
-      },
-      { onclick: ({ pointNumber }) => choose(...shown[pointNumber]) },
+  function points() {
+    const own = members().flatMap((one) => one.classes.map((id, i) => [one, i, id]));
+    return (view.all === "class" ? own.filter(([, , id]) => id === view.sought) : own).sort(
+      ([a, i], [b, k]) => (b.forgetting[k] ?? -Infinity) - (a.forgetting[i] ?? -Infinity),
     );
   }
 
-  function drawList() {
-    const heads = ["Class", "Forgetting", "Learned", "Now", measures[view.measure]];
-    const all = points(),
-      lines = all.slice(0, LISTED).map(([one, i]) => {
-        const name = nameOf(one, one.classes[i]),
-          line = tableRow(
-            element("button", { type: "button", textContent: name, title: name, onclick: () => choose(one, i) }),
-            decimal(one.forgetting[i]),
-            percent(one.accuracy_when_learned[i]),
-            percent(one.accuracy[i]),
-            significant(one[view.measure][i]),
-          );
-        line.shows = [one, i];
-        return line;
+  // ---- What is chosen, and the address of it
+
+  const group = chooser(
+    "Benchmark",
+    groups.map((one, i) => [i, groupName(one)]),
+    (value) => show({ group: Number(value), cell: 0, run: 0, all: "" }),
+  );
+  const partition = chooser("Partition", [], (value) =>
+    show({ cell: Number(value), run: 0, all: view.all === "partition" ? view.all : "" }),
+  );
+  const run = chooser("Experiment", [], (value) =>
+    /^\d+$/.test(value) ? show({ run: Number(value), all: "" }) : show({ all: value }),
+  );
+  const measure = chooser("Coefficient", Object.entries(measures), (value) => show({ measure: value }));
+
+  // Reads the steps of a partition, each told where it is.
+  async function load(cell) {
+    const found = await pack(`runs-${cell.runs}`);
+    found.forEach((one, k) => {
+      Object.assign(one, { cell, k, name: runName(cell.experiments[k]) });
+      if (one.detail) one.matrix ??= matrixOf(one.detail.matrix);
+    });
+    return found;
+  }
+
+  // Shows what was chosen before with these changes. The class stays where it is a class there.
+  async function show(changes, { reveal = false, keep = view.chosen && view.chosen[0].classes[view.chosen[1]] } = {}) {
+    const own = ++turn,
+      next = { ...view, ...changes },
+      { cells } = groups[next.group];
+    const found = await load(cells[next.cell]),
+      everywhere = next.all === "class" ? (await Promise.all(cells.map(load))).flat() : [];
+    if (own !== turn) return;
+    Object.assign(view, next, { chosen: null, run: Math.min(next.run, found.length - 1) });
+    [runs, across] = [found, everywhere];
+    fillChoosers();
+    const one = runs[view.run],
+      i = keep === null || keep === undefined ? -1 : one.classes.indexOf(keep);
+    drawList(); // before the points, which may wait for Plotly
+    if (i >= 0) choose(one, i, { reveal });
+    else leavePanel(one, keep, reveal);
+    tellAddress(i >= 0 || keep === null ? keep : null);
+  }
+
+  function fillChoosers() {
+    const { cells } = groups[view.group];
+    group.list.value = view.group;
+    partition.list.fill(cells.map((one, i) => [i, cellName(one)]));
+    partition.list.value = view.cell;
+    run.list.fill([
+      ...cellOf().experiments.map((one, k) => [k, runName(one) + (runs[k].detail ? ", in detail" : "")]),
+      ...(runs.length > 1 ? [["partition", "all together"]] : []),
+      ...(view.all === "class" ? [["class", "all with the class that was sought"]] : []),
+    ]);
+    run.list.value = view.all || view.run;
+    measure.list.value = view.measure;
+    fillSearch();
+  }
+
+  function tellAddress(id) {
+    const cell = cellOf(),
+      where = alone
+        ? {}
+        : { kept: cell.retention, new: cell.increment, experiment: cell.experiments[view.run][0], all: view.all };
+    const benchmark = groups.length > 1 ? groupName(groups[view.group]) : null;
+    if (!byId("explorer") || openedId() === "explorer" || alone)
+      writeState({
+        ...where,
+        benchmark,
+        step: cell.step,
+        class: id ?? (view.all === "class" ? view.sought : null),
+        measure: view.measure,
       });
+  }
+
+  // Where an address leads: changes to the view, and the class.
+  function placeOf(state) {
+    const id = /^\d+$/.test(state.class ?? "") ? Number(state.class) : null;
+    const named = groups.findIndex((one) => groupName(one) === state.benchmark || one.benchmark === state.benchmark),
+      at = Math.max(0, named);
+    const found = {
+      group: at,
+      cell: view.group === at ? view.cell : 0,
+      run: 0,
+      all: ["partition", "class"].includes(state.all) ? state.all : "",
+    };
+    if (state.measure in measures) found.measure = state.measure;
+    if (state.experiment)
+      for (const [g, one] of groups.entries())
+        for (const [c, cell] of one.cells.entries()) {
+          const k = cell.experiments.findIndex(([known]) => state.experiment.startsWith(known));
+          if (k >= 0) return [{ ...found, group: g, cell: c, run: k, sought: id }, id];
+        }
+    const fits = (cell) =>
+      (!state.step || String(cell.step) === state.step) &&
+      (!state.kept || cell.retention === state.kept) &&
+      (!state.new || cell.increment === state.new);
+    const cell = state.step || state.kept || state.new ? groups[at].cells.findIndex(fits) : -1;
+    if (cell >= 0) found.cell = cell;
+    return [{ ...found, sought: id }, id];
+  }
+
+  async function restore({ reveal = false } = {}) {
+    const state = readState(),
+      [place, id] = placeOf(state);
+    if (id !== null && !state.experiment && !alone && place.all !== "partition") {
+      const { cells } = groups[place.group];
+      for (const [c, cell] of state.step && place.all !== "class" ? cells.entries() : []) {
+        if (String(cell.step) !== state.step) continue;
+        const k = (await load(cell)).findIndex((one) => one.classes.includes(id));
+        if (k >= 0) return show({ ...place, cell: c, run: k }, { reveal, keep: id });
+      }
+      return show({ ...place, all: "class" }, { reveal, keep: null });
+    }
+    return show(place, { reveal, keep: id });
+  }
+
+  // ---- The search for a class
+
+  const names = element("datalist", { id: "class-names" });
+  const search = element("input", {
+    type: "search",
+    placeholder: "its name",
+    autocomplete: "off",
+    attributes: { list: names.id },
+  });
+  const answer = element("output", { className: "how" });
+  const searchBox = element("label", { className: "search" }, "Search for a class", search, names, answer);
+  const idsOf = () => {
+    const found = new Map(); // of the benchmark in view: name -> class
+    for (const one of runs) for (const [id, name] of Object.entries(data[one.data].names)) found.set(name, Number(id));
+    return found;
+  };
+  const fillSearch = () =>
+    names.replaceChildren(...[...idsOf().keys()].sort().map((name) => element("option", { value: name })));
+  function seek(finished) {
+    const wanted = search.value.trim().toLowerCase(),
+      all = [...idsOf()],
+      same = all.filter(([name]) => name.toLowerCase() === wanted),
+      alike = same.length ? same : all.filter(([name]) => name.toLowerCase().includes(wanted));
+    answer.textContent = "";
+    if (!wanted || (!finished && !same.length)) return;
+    if (alike.length !== 1) {
+      const some = alike.slice(0, 5).map(([name]) => name);
+      answer.textContent = alike.length
+        ? `${alike.length} classes: ${some.join(", ")}${alike.length > 5 ? ", \u2026" : ""}`
+        : "No class has that name.";
+      return;
+    }
+    const [[name, id]] = alike;
+    search.value = name;
+    if (alone) go(id);
+    else show({ all: "class", sought: id }, { keep: id });
+  }
+  search.oninput = () => seek(false);
+  search.onkeydown = ({ key }) => key === "Enter" && seek(true);
+  search.onchange = () => seek(true);
+
+  // ---- The list and the points
+
+  function drawList() {
+    const all = points(),
+      everywhere = view.all === "class",
+      several = members().length > 1;
+    const heads = [everywhere ? "Experiment" : "Class", "Forgetting", "Learned", "Now", measures[view.measure]];
+    const lines = all.slice(0, LISTED).map(([one, i]) => {
+      const name = everywhere ? `${cellName(one.cell)}, ${one.name}` : nameOf(one, one.classes[i]);
+      const label = several && !everywhere ? `${name}, ${one.name}` : name;
+      const button = {
+        type: "button",
+        textContent: name,
+        title: label,
+        onclick: () => choose(one, i, { reveal: true, told: true }),
+      };
+      const line = tableRow(
+        element("button", button),
+        decimal(one.forgetting[i]),
+        percent(one.accuracy_when_learned[i]),
+        percent(one.accuracy[i]),
+        significant(one[view.measure][i]),
+      );
+      line.shows = [one, i];
+      return line;
+    });
     const cut = `The ${LISTED} most forgotten of ${all.length}; choose an experiment to see all of its classes.`;
     const foot = element("tfoot", {}, element("tr", {}, element("td", { colSpan: heads.length, textContent: cut })));
     byId("classes").replaceChildren(
@@ -182,135 +240,169 @@ async function startExplorer() {
     );
   }
 
-  function choose(one, i) {
+  async function drawPoints() {
+    const box = byId("scatter"),
+      look = theme(),
+      everywhere = view.all === "class",
+      shown = points().filter(([one, i]) => one.forgetting[i] !== null && one[view.measure][i] !== null);
+    byId("clipped").textContent = "";
+    if (!shown.length)
+      return leaveEmpty(
+        box,
+        everywhere ? "It is a past class of no experiment that was measured." : "Nothing was measured here.",
+      );
+    const chosen = ([one, i]) => view.chosen && view.chosen[0] === one && view.chosen[1] === i;
+    const low = ([one, i]) => one.forgetting[i] < FLOOR,
+      clipped = shown.filter(low).length;
+    if (clipped)
+      byId("clipped").textContent =
+        `${clipped} ${clipped > 1 ? "points lie" : "point lies"} below ${decimal(FLOOR)} (accuracy more than doubled) and ${clipped > 1 ? "are" : "is"} drawn at the edge, as \u25bd.`;
+    const steps = distinct(shown.map(([one]) => one.cell.step)).sort((a, b) => a - b);
+    const named = shown.length <= 24 && !everywhere;
+    const trace = {
+      x: shown.map(([one, i]) => one[view.measure][i]),
+      y: shown.map(([one, i]) => Math.max(FLOOR, one.forgetting[i])),
+      type: "scatter",
+      mode: named ? "markers+text" : "markers",
+      hoverinfo: "none",
+      text: shown.map(([one, i]) => plain(shorten(nameOf(one, one.classes[i]), 12))),
+      textposition: "top center",
+      textfont: { size: 10.5, color: look.muted },
+      cliponaxis: false,
+      marker: {
+        size: shown.map((one) => (chosen(one) ? 15 : shown.length > 200 ? 5 : 9)),
+        color: everywhere ? shown.map(([one]) => series(look, steps.indexOf(one.cell.step)).colour) : look.one,
+        symbol: shown.map((point) =>
+          low(point) ? "triangle-down-open" : everywhere ? series(look, steps.indexOf(point[0].cell.step)).symbol : "circle",
+        ),
+        opacity: 0.8,
+        line: {
+          color: shown.map((one) => (chosen(one) ? look.ink : low(one) ? look.one : look.surface)),
+          width: shown.map((one) => (chosen(one) ? 3 : low(one) ? 2 : 1)),
+        },
+      },
+    };
+    // Of several steps, what their colours and shapes mean.
+    const keys = steps.map((step, k) => ({
+      x: [null],
+      y: [null],
+      type: "scatter",
+      mode: "markers",
+      name: `step ${step}`,
+      marker: { color: series(look, k).colour, symbol: series(look, k).symbol, size: 9 },
+    }));
+    await draw(box, [trace, ...(everywhere ? keys.map((one) => ({ ...one, showlegend: true })) : [])], {
+      width: box.clientWidth,
+      height: 440,
+      showlegend: everywhere,
+      margin: { l: 56, r: 12, t: everywhere ? 40 : 16, b: 48 },
+      xaxis: axis(look, measures[view.measure]),
+      yaxis: axis(look, "Forgetting"),
+    });
+    tell(
+      box,
+      ({ curveNumber, pointNumber }) => {
+        if (curveNumber) return null;
+        const [one, i] = shown[pointNumber],
+          id = one.classes[i];
+        const rows = [
+          ["Forgetting", decimal(one.forgetting[i])],
+          [measures[view.measure], significant(one[view.measure][i])],
+          ["Accuracy", `${percent(one.accuracy_when_learned[i])} \u2192 ${percent(one.accuracy[i])}`],
+          ...(members().length > 1 ? [["Experiment", `${cellName(one.cell)}, ${one.name}`]] : []),
+        ];
+        return [nameOf(one, id), rows, thumbnail(data, one.data, id)];
+      },
+      { onclick: ({ curveNumber, pointNumber }) => curveNumber || choose(...shown[pointNumber], { reveal: true, told: true }) },
+    );
+  }
+
+  // ---- The panel
+
+  const seen = {
+    data,
+    measures,
+    nameOf,
+    go: (id) => go(id),
+    told: (one) =>
+      alone
+        ? `Step ${one.cell.step}`
+        : `${cellName(one.cell)[0].toUpperCase()}${cellName(one.cell).slice(1)} \u00b7 ${one.name}`,
+  };
+
+  // told: whether it was chosen on the page, so that the address must be told.
+  function choose(one, i, { reveal = false, told = false } = {}) {
     hideTooltip();
     view.chosen = [one, i];
+    if (told) {
+      view.cell = groups[view.group].cells.indexOf(one.cell);
+      view.run = one.k;
+      tellAddress(one.classes[i]);
+    }
     for (const line of byId("classes").tBodies[0].rows)
       line.classList.toggle("lit", line.shows[0] === one && line.shows[1] === i);
     drawPoints();
-    drawClass(one, i);
-    const box = byId("class"),
-      calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (box.getBoundingClientRect().top > innerHeight - 120) box.scrollIntoView({ behavior: calm ? "auto" : "smooth" });
+    fillPanel(byId("class"), seen, one, i);
+    fillMatrix(byId("confusion"), seen, one);
+    if (reveal) scrollToPanel();
   }
 
-  function drawClass(one, i) {
-    const id = one.classes[i],
-      name = nameOf(one, id),
-      image = thumbnail(data, one.data, id),
-      box = byId("class");
-    const facts = [
-      ["Forgetting", one.forgetting[i], decimal],
-      ["Accuracy when learned", one.accuracy_when_learned[i], percent],
-      ["Accuracy now", one.accuracy[i], percent],
-      ...Object.entries(measures).map(([key, label]) => [label, one[key][i], significant]),
-    ];
-    const cards = element(
-      "dl",
-      { className: "facts" },
-      ...facts.map(([label, value, text]) =>
-        element("div", {}, element("dt", { textContent: label }), element("dd", { textContent: text(value) })),
-      ),
-    );
-    const heading = element("div", { className: "chosen" }, ...(image ? [image] : []), element("h3", { textContent: name }));
-    const reason = one.missing?.[i] ? [element("p", { className: "how", textContent: one.missing[i] })] : [];
-    box.replaceChildren(heading, cards, ...reason);
-    if (!one.detail) {
-      const command = element("code", { textContent: `forgetscope report STORE --experiment ${one.id.slice(0, 12)}` });
-      const why = "This page has trajectories and images of five experiments per partition; for this one: ";
-      box.append(element("p", { className: "how" }, why, command));
-      return;
+  function leavePanel(one, id, reveal) {
+    const box = byId("class");
+    drawPoints();
+    redraws.delete(box);
+    if (id !== null && id !== undefined && one.matrix?.classes.includes(id)) fillNewPanel(box, seen, one, id);
+    else {
+      const text =
+        id === null || id === undefined
+          ? "No class is chosen yet."
+          : `${nameOf(one, id)} is no past class here. Choose another.`;
+      box.replaceChildren(element("p", { className: "empty", textContent: text }));
     }
-    const detail = one.detail,
-      part = (title, ...content) => element("div", {}, element("h4", { textContent: title }), ...content),
-      none = (text) => element("p", { className: "how", textContent: text }),
-      listed = (rows, otherwise) => (rows.length ? bars(rows) : none(otherwise));
-    const curves = element("div", {
-      className: "chart",
-      attributes: { role: "img", "aria-label": `Coefficients of ${name} along training` },
-    });
-    const kind = (source) => (source === id ? "SIC, itself" : detail.new.includes(source) ? "NIC, new" : "CIC, past");
-    const signed = (term) => (term > 0 ? "+" : "") + significant(term);
-    const steps = detail.accuracies[i].map((value, step) => [`step ${step + 1}`, value, percent(value)]);
-    const shown = detail.rehearsal[i] ?? [],
-      images = shown.map((place, k) => picture(data[one.data], one.data, place, `rehearsal image ${k + 1} of ${name}`));
-    box.append(
-      element(
-        "div",
-        { className: "columns" },
-        part("Accuracy after every step", bars(steps.filter(([, value]) => value !== null))),
-        part(
-          "Who interfered with it most",
-          listed(
-            detail.sources[i].map(([source, term]) => [`${nameOf(one, source)} (${kind(source)})`, term, signed(term)]),
-            "Interference was not measured.",
-          ),
-        ),
-        part(
-          "Now taken for",
-          listed(
-            detail.confusions[i].map(([other, value]) => [nameOf(one, other), value, percent(value)]),
-            "None of its test images is taken for another class.",
-          ),
-        ),
-      ),
-      part(
-        `Rehearsal images: ${detail.rehearsed[i]} kept${shown.length ? `, the first ${shown.length} in order of selection` : ""}`,
-        shown.length
-          ? element("div", { className: "images" }, ...images)
-          : none("The data set is not at hand, or was only simulated, so there are no images."),
-      ),
-      part(
-        "Coefficients summed so far, by iteration",
-        detail.iterations.length ? curves : none("Interference was not measured."),
-      ),
-    );
-    redraws.set(box, () => drawCurves(curves, detail, i));
-    if (detail.iterations.length) drawCurves(curves, detail, i);
+    fillMatrix(byId("confusion"), seen, view.all === "class" ? null : one);
+    if (reveal) scrollToPanel();
   }
 
-  function drawCurves(box, detail, i) {
-    const look = theme(),
-      names = ["sic", "cic", "nic", "all_nic"],
-      wide = box.clientWidth > 700,
-      n = names.length;
-    const layout = {
-      width: box.clientWidth,
-      height: wide ? 250 : 560,
-      margin: { l: 50, r: 12, t: 26, b: 44 },
-      annotations: [],
-    };
-    const traces = names.map((name, k) => {
-      const across = wide ? [k / n + (k ? 0.045 : 0), (k + 1) / n] : [k % 2 ? 0.56 : 0, k % 2 ? 1 : 0.46],
-        up = wide ? [0, 1] : k < 2 ? [0.58, 1] : [0, 0.42],
-        { colour, dash } = series(look, k);
-      const [x, y] = [axisOf("x", k), axisOf("y", k)];
-      layout[axisName("x", k)] = axis(look, "", { domain: across, anchor: y, nticks: 4 });
-      layout[axisName("y", k)] = axis(look, "", { domain: up, anchor: x, nticks: 5, zeroline: true, automargin: false });
-      layout.annotations.push(panelTitle(look, measures[name], across[0], up[1]));
-      return {
-        x: detail.iterations,
-        y: detail[name][i],
-        type: "scatter",
-        mode: "lines",
-        line: { color: colour, dash, width: 2.2 },
-        xaxis: x,
-        yaxis: y,
-        hovertemplate: `${measures[name]} %{y:.3g} at iteration %{x}<extra></extra>`,
-      };
-    });
-    return draw(box, traces, layout);
+  // Another class of the step that the panel is about.
+  function go(id) {
+    const one = view.chosen ? view.chosen[0] : runs[view.run],
+      i = one.classes.indexOf(id);
+    if (i >= 0) return choose(one, i, { reveal: true, told: true });
+    view.chosen = null;
+    for (const line of byId("classes").tBodies[0].rows) line.classList.remove("lit");
+    leavePanel(one, id, true);
+    tellAddress(id);
+  }
+
+  function scrollToPanel() {
+    const box = byId("class"),
+      calm = matchMedia("(prefers-reduced-motion: reduce)").matches,
+      { top } = box.getBoundingClientRect();
+    if (top > innerHeight - 120 || top < 0) box.scrollIntoView({ behavior: calm ? "auto" : "smooth" });
   }
 
   const first = groups.findIndex((one) => one.cells.length);
   if (first < 0) return leaveEmpty(byId("scatter"), "No step has past classes.");
   byId("explorer-controls").append(
     ...(groups.length > 1 ? [group.box] : []),
-    part.box,
-    ...(groups.some((one) => one.benchmark) ? [run.box] : []),
+    ...(alone ? [] : [partition.box, run.box]),
+    searchBox,
     measure.box,
   );
-  group.list.value = first;
-  await open(first, 0);
+  view.group = first;
+  if (alone) view.cell = groups[first].cells.length - 1; // the last step, as the page
+  let awaited = false; // a panel that was asked for from elsewhere
+  explore = { restore: () => restore({ reveal: awaited }), reveal: () => (awaited = true) };
+  addEventListener("hashchange", () => {
+    if (!alone && openedId() !== "explorer") return;
+    explore.restore();
+    awaited = false;
+  });
+  // On the page of one experiment its bar of steps governs: experiment.js tells which is chosen.
+  document.addEventListener("step", ({ detail }) => {
+    const cell = groups[view.group].cells.findIndex((one) => one.step === detail.step);
+    if (alone && cell >= 0 && cell !== view.cell) show({ cell, run: 0 });
+  });
+  await restore();
   redraws.set(byId("scatter"), drawPoints);
 }
