@@ -236,7 +236,7 @@ def test_a_chosen_class_shows_what_happened_to_it(store: Store, tmp_path: Path, 
     told = page.locator("#class").inner_text()
     for part in ("Accuracy after every step", "Who interfered with it most", "Now taken for", "Rehearsal images: 4 kept"):
         assert part in told
-    page.wait_for_selector("#class .js-line")
+    page.locator("#class .js-line").last.wait_for()
 
 
 @pytest.fixture
