@@ -24,6 +24,7 @@ Purpose = Literal[
     "rehearsal-counts",
     "rehearsal-images",
     "probe-images",
+    "method-batches",
     "crop",
     "flip",
     "brightness",

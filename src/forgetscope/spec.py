@@ -31,7 +31,7 @@ from forgetscope.options import checked, explain, nearest, read_toml, toml_value
 
 PROTOCOL = 1  # raised by any change that alters numbers; a golden test guards it
 
-BESIDE_THE_PROBES = ("all_layers_every", "every_iteration", "released_nic", "forecast")
+BESIDE_THE_PROBES = ("all_layers_every", "every_iteration", "released_nic", "method_interference", "forecast")
 REPLACED_BY_SEQUENCE = ("increment", "steps", "sequence_seed")
 HOW_MUCH_IS_KEPT = ("memory", "memory_bytes", "retention")  # options that exclude each other
 
@@ -208,6 +208,11 @@ class RunSpec(Asked):
     released_nic: StrictBool = Field(
         False, description="Measure also NIC with the wrong entry that the released scripts read in second steps."
     )
+    method_interference: StrictBool = Field(
+        False,
+        description="Measure at every probe also SIC, CIC and NIC of what the method's own loss does, beside the paper's of "
+        "plain cross-entropy (docs/methods.md). Of replay they are the same.",
+    )
     keepsake: Literal["none", Kept] = Field(
         "none",
         description="What each step keeps of a past class besides images: mean and variance, or covariance, of its features "
@@ -294,10 +299,11 @@ class RunSpec(Asked):
             raise ValueError(f"probes = {self.probes}: there is one before training and one after each epoch. {most}")
         if self.probe_images is not None and self.probe_every == 0:
             raise ValueError(f"probe_images = {self.probe_images}: probe_every = 0 takes no probes. Set it to 1")
-        if self.released_nic and self.probing[1] is not None:
-            raise ValueError(
-                f"released_nic is measured on all images, not on {self.probing[1]} of a class. Leave one of them out"
-            )
+        for name in ("released_nic", "method_interference"):
+            if getattr(self, name) and self.probing[1] is not None:
+                raise ValueError(
+                    f"{name} is measured on all images, not on {self.probing[1]} of a class. Leave one of them out"
+                )
 
     @property
     def probing(self) -> tuple[int | None, int | None]:
@@ -398,6 +404,7 @@ class RehearsalSpec(Frozen):
     all_layers_every: int | None = None
     every_iteration: Literal[True] | None = None
     released_nic: Literal[True] | None = None
+    method_interference: Literal[True] | None = None  # of a method that is not replay
     keepsake: Kept | None = None
     forecast: Literal[True] | None = None
     probes: int | None = None  # in place of probe_every
@@ -516,6 +523,7 @@ def step_specs(
                 all_layers_every=run.all_layers_every or None,
                 every_iteration=run.every_iteration or None,
                 released_nic=run.released_nic or None,
+                method_interference=(run.method_interference and method["method"] is not None) or None,
                 keepsake=None if run.keepsake == "none" else run.keepsake,
                 forecast=run.forecast or None,
                 probes=probes,

@@ -20,8 +20,8 @@ from forgetscope.learning.snapshots import Snapshot, load_snapshot, save_snapsho
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store, StoredStep
 
-EVERYTHING = {"all_layers_every": 1, "every_iteration": True, "released_nic": True}
-SHORT = {**TINY, "sequence": TINY["sequence"][:2], **EVERYTHING}
+EVERYTHING = {"all_layers_every": 1, "every_iteration": True, "released_nic": True, "method_interference": True}
+SHORT = {**TINY, "sequence": TINY["sequence"][:2], "method": "logit-adjusted", **EVERYTHING}
 
 
 class Listens(Watcher):
@@ -96,6 +96,7 @@ HARM: dict[str, Callable[[Snapshot], dict[str, object]]] = {
     "a probe less": lambda s: {"measured": {**s.measured, "values": s.measured["values"][:1]}},
     "other iterations": lambda s: {"measured": {**s.measured, "iterations": s.measured["iterations"] + 1}},
     "another measure": lambda s: {"measured": {**s.measured, "extra.mine.values": torch.ones(1)}},
+    "no interference of the method": lambda s: {"measured": without(s.measured, "extra.method.values")},
     "a measure less": lambda s: {"measured": without(s.measured, "extra.every iteration.values")},
 }
 
@@ -147,8 +148,8 @@ def test_a_whole_snapshot_fits_wherever_it_was_taken(whole: list[StoredStep], tm
         {"validation": 0.2},
         {"alpha": 0.3, "batch": 50, "first_batch": 64},
         {"probe_every": 2, "epochs": 3, "all_layers_every": 2},
-        {"probes": 3, "probe_images": 8, "epochs": 3, "released_nic": False},
-        {"probe_every": 0, "all_layers_every": 0, "every_iteration": False, "released_nic": False},
+        {"probes": 3, "probe_images": 8, "epochs": 3, "released_nic": False, "method_interference": False},
+        {"probe_every": 0, "all_layers_every": 0, **dict.fromkeys([*EVERYTHING][1:], False)},
         {"policy": "least-forgotten", "retention": 0.05},
         {"network": "resnet8-projected"},
     ],

@@ -9,7 +9,7 @@ from forgetscope.store import Recording, counting, trainings
 
 MEASURED_OTHERWISE: list[dict[str, Any]] = [
     *({"keepsake": "variance"}, {"forecast": True}, {"probe_images": 8}, {"probes": 2}, {"probe_every": 2}, {"probe_every": 0}),
-    *({"all_layers_every": 1}, {"every_iteration": True}, {"released_nic": True}),
+    *({"all_layers_every": 1}, {"every_iteration": True}, {"released_nic": True}, {"method_interference": True}),
 ]
 TRAINED_OTHERWISE: list[dict[str, Any]] = [{"seed": 1}, {"epochs": 5}, {"policy": "herding"}, {"draws": 1}, {"retention": 0.2}]
 

@@ -18,6 +18,7 @@ from forgetscope.experiment.stopping import Stop
 from forgetscope.files import replace_durably
 from forgetscope.learning.rsgd import Divergence, EpochEnd, EpochSoFar
 from forgetscope.learning.snapshots import Snapshot, momentum_of, save_snapshot
+from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.measuring.sums import Sums
 from forgetscope.store.tables import Measurements, Values
 
@@ -63,9 +64,12 @@ class Course:
         return found if known or found is None else np.full_like(found, np.nan)
 
 
-def measurements(sums: Sums) -> Measurements | None:
-    """As arrays for the tables; None before the first probe."""
-    return Measurements(**sums.arrays()) if sums.pairs is not None else None
+def measurements(sums: Sums, of_method: Sums | None = None) -> Measurements | None:
+    """As arrays for the tables; None before the first probe. of_method: what its own loss does, where that is measured, too."""
+    if sums.pairs is None:
+        return None
+    own = None if of_method is None else sums.weight * of_method.totals[: len(COEFFICIENTS)].numpy()
+    return Measurements(**sums.arrays(), of_method=own)
 
 
 class Saver:

@@ -44,7 +44,8 @@ def make_objective(
     method = make_method(spec.method, spec.method_source)
     stream = _stream(method, kept, images_of, streams)
     memory = on_device(stream) if stream else None
-    objective = Objective(spec.method or "replay", method, past, memory, _shares(new, memory, spec.alpha, past))
+    shares = _shares(new, memory, spec.alpha, past)
+    objective = Objective(spec.method or "replay", method, past, memory, shares, stream=stream)
     if method.needs & {"parent", "stored logits"} and memory is not None:
         of_memory = _logits(network, normalise, memory.images)
         if "stored logits" in method.needs:

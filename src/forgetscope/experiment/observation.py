@@ -12,11 +12,13 @@ from forgetscope.experiment.course import Course, measurements
 from forgetscope.experiment.forecast import StepForecast
 from forgetscope.experiment.preparation import Prepared
 from forgetscope.files import replace_durably
-from forgetscope.measuring.measurement import Measurement, ProbeData, measure, measure_all_layers
+from forgetscope.measuring.coefficients import Coefficients
+from forgetscope.measuring.measurement import Measurement, ProbeData, measure, measure_all_layers, measure_with_method
+from forgetscope.measuring.method_gradients import MethodBatches
 from forgetscope.measuring.quantities import QUANTITIES
 from forgetscope.measuring.subsampled.drawing import subsampled
 from forgetscope.measuring.sums import quantities_of
-from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED, parquet_bytes
+from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, OF_METHOD, RELEASED, parquet_bytes
 from forgetscope.store.tables import probes_table
 
 RELEASED_STEP = 2  # in later steps the released scripts read the right entry
@@ -45,17 +47,28 @@ class Observer:
                 whole = quantities_of(measure_all_layers(self._step.network, self._data, trusted=True))
         if spec.is_probed(epoch):
             with self._timed("probe_seconds"):
-                measurement = measure(self._step.network, self._looked_at(epoch), trusted=True)
+                measurement, of_method = self._measured(epoch)
             if self._forecast is not None:
                 course.forecasts.append(self._forecast.measure())
             with self._timed("probe_seconds"):
                 course.measured.add(measurement, iteration)
                 if spec.rehearsal.released_nic and spec.step == RELEASED_STEP:
-                    course.extra[RELEASED].add_terms(_released(measurement), iteration)
+                    # NIC alone: the scripts compute everything else as the paper has it.
+                    course.extra[RELEASED].add_terms(_terms(nic=measurement.released_nic), iteration)
+                if of_method is not None:
+                    course.extra[OF_METHOD].add_terms(_terms(**vars(of_method)), iteration)
                 table = probes_table(measurements(course.measured), self._step.past, course.forecast_array())
                 replace_durably(self._so_far, parquet_bytes(table), missing_ok=True)
         if spec.is_probed_in_all_layers(epoch):
             course.extra[ALL_LAYERS].add_terms(whole, iteration)
+
+    def _measured(self, epoch: int) -> tuple[Measurement, Coefficients | None]:
+        """One probe, and what the method's own loss does at it, if that is asked for."""
+        rehearsal, network = self._step.spec.rehearsal, self._step.network
+        assert self._data is not None
+        if rehearsal is not None and rehearsal.method_interference:
+            return measure_with_method(network, self._data, _method_batches(self._step, epoch))
+        return measure(network, self._looked_at(epoch), trusted=True), None
 
     def _looked_at(self, epoch: int) -> ProbeData:
         """All images, or some of each class: at each probe others, so that what one overlooks another sees."""
@@ -95,8 +108,26 @@ def _probe_data(step: Prepared, look_up: Callable[[], None]) -> ProbeData | None
     return ProbeData(full.images, full.nodes, marks, new.images, new.nodes, alpha, prepare=inputs)
 
 
-def _released(measurement: Measurement) -> torch.Tensor:
-    """NIC alone: the scripts compute everything else as the paper has it."""
-    values = torch.full((len(QUANTITIES), len(measurement.released_nic)), torch.nan, dtype=torch.float64)
-    values[QUANTITIES.index("nic")] = measurement.released_nic
+def _method_batches(step: Prepared, epoch: int) -> MethodBatches:
+    """As training draws them, composed anew at each probe. All that the memory stream has is among the probe's images."""
+    rehearsal, batch, stream = step.spec.rehearsal, step.spec.training.batch, step.objective.stream
+    assert rehearsal is not None
+    starts = np.cumsum([0, *(len(step.images_of[label]) for label in step.classes)])
+    memory = [
+        starts[step.classes.index(label)] + np.searchsorted(step.images_of[label], images) for label, images in stream.items()
+    ]
+    return MethodBatches(
+        loss=step.objective.loss,
+        memory=torch.from_numpy(np.concatenate([np.empty(0, np.int64), *memory])),
+        new_per_batch=batch - round(rehearsal.alpha * batch),
+        memory_per_batch=round(rehearsal.alpha * batch),
+        rng=step.streams("method-batches", epoch),
+    )
+
+
+def _terms(**of: torch.Tensor) -> torch.Tensor:
+    """[quantities, P]: these quantities [P] alone."""
+    values = torch.full((len(QUANTITIES), len(next(iter(of.values())))), torch.nan, dtype=torch.float64)
+    for name, terms in of.items():
+        values[QUANTITIES.index(name)] = terms
     return values

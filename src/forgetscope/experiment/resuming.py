@@ -11,7 +11,7 @@ from forgetscope.experiment.preparation import Prepared
 from forgetscope.learning.sampling import iterations_per_epoch
 from forgetscope.learning.snapshots import Snapshot
 from forgetscope.measuring.quantities import COEFFICIENTS, FORECAST, QUANTITIES
-from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
+from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, OF_METHOD, RELEASED
 
 Form = tuple[torch.dtype, tuple[int, ...]]
 
@@ -60,6 +60,7 @@ def _iterations_probed(step: Prepared, epoch: int, iterations: int, each: int) -
     series = {
         "": probes,
         f"extra.{RELEASED}.": probes if spec.rehearsal.released_nic and spec.step == RELEASED_STEP else [],
+        f"extra.{OF_METHOD}.": probes if spec.rehearsal.method_interference else [],
         f"extra.{ALL_LAYERS}.": [each * end for end in ends if spec.is_probed_in_all_layers(end)],
         f"extra.{EVERY_ITERATION}.": list(range(epoch * each + iterations)) if spec.rehearsal.every_iteration else [],
     }

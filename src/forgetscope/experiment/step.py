@@ -26,7 +26,7 @@ from forgetscope.learning.snapshots import Snapshot, load_snapshot, restore, sna
 from forgetscope.measuring.forgetting import class_accuracy
 from forgetscope.measuring.sums import Sums
 from forgetscope.spec import StepSpec
-from forgetscope.store import StepRecord, Store, StoredStep, TableName
+from forgetscope.store import OF_METHOD, StepRecord, Store, StoredStep, TableName
 from forgetscope.store.tables import (
     ClassFacts,
     carried_table,
@@ -118,7 +118,7 @@ def _note_missing(step: Prepared, forecast: StepForecast | None, note: Callable[
 def _results(step: Prepared, forecast: StepForecast | None, course: Course) -> dict[str, Any]:
     """Tables and state. Of a step that diverged: its probes so far and when it happened. Sums over a part of training are no
     coefficients."""
-    probed, divergence = measurements(course.measured), course.divergence
+    probed, divergence = measurements(course.measured, course.extra.get(OF_METHOD)), course.divergence
     if divergence is None:
         predictions, measured, why = evaluate(step), probed, dict[str, Any]()
         rest: dict[str, Any] = {"state": _arrays({**step.network.state_dict(), **_beside(step, course)})}

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -212,15 +214,17 @@ class Objective:
     of_memory: Tensor | None = None  # and [images of the memory stream, past]
     stored: Tensor | None = None  # [images of the memory stream, past]
     keepsakes: Mapping[int, Keepsake | None] | None = None
+    stream: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)  # by class: the training images in the memory stream
     seconds: float = field(default=0.0, compare=False)  # that it took to prepare
 
     def batch(self, logits: Tensor, nodes: Tensor, new: Tensor, memory: Tensor) -> TrainingBatch:
-        """What the method gets of these images."""
+        """What the method gets of these images; all of it where the logits are, and of their type."""
         parent = None
         if self.of_new is not None:
             parent = self.of_new[new] if self.of_memory is None else torch.cat([self.of_new[new], self.of_memory[memory]])
-        stored = None if self.stored is None else self.stored[memory]
-        return TrainingBatch(logits, nodes, len(new), self.past, self.shares, parent, stored, self.keepsakes)
+            parent = parent.to(logits)
+        stored = None if self.stored is None else self.stored[memory].to(logits)
+        return TrainingBatch(logits, nodes, len(new), self.past, self.shares.to(logits), parent, stored, self.keepsakes)
 
     def loss(self, logits: Tensor, nodes: Tensor, new: Tensor, memory: Tensor) -> Tensor:
         """As `train_step` asks for it."""

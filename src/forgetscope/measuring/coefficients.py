@@ -92,6 +92,41 @@ def coefficients(
     return terms(products, alpha, p)
 
 
+def method_coefficients(
+    *,
+    full: Tensor,
+    past: Tensor,
+    new: Tensor,
+    alpha: float,
+    shares: Tensor,
+    nodes: Tensor | None = None,
+    rounding: Tensor | None = None,
+) -> Coefficients:
+    """One probe's terms of a method: what its updates do, against what replay of all past images would do.
+
+    full [P, k, d + 1]: f_c, the mean gradients of cross-entropy over D_c: what is forgotten, whatever the network learns by.
+    past [P, k, d + 1]: u_c, the part of a batch's expected gradient that rehearsed images of class c have in it;
+    new [k, d + 1]: u_new, that of images of new classes. With v_c = u_c - alpha p_c f_c the terms of class c are
+    SIC -<v_c, f_c> / ||f_c||, CIC -<sum of v_y over past y != c, f_c> / ||f_c|| and NIC, in row c, -<u_new, f_c> / ||f_c||.
+
+    Under replay u_c = alpha p_c (f_c + b_c) and u_new = (1 - alpha) g_new, so these are the paper's. What is subtracted is the
+    same under every method, so terms of two methods in one network differ by what their updates differ in, projected on f_c.
+
+    >>> import torch
+    >>> full, new = torch.tensor([[[1.0, 0.0], [0.0, 0.0]]]), torch.tensor([[-3.0, 0.0], [0.0, 0.0]])
+    >>> given = {"full": full, "new": 0.5 * new, "alpha": 0.5, "shares": torch.ones(1)}
+    >>> method_coefficients(past=0.5 * full, **given).nic  # replay of all images: what is new pushes class 0 down
+    tensor([1.5000], dtype=torch.float64)
+    >>> method_coefficients(past=0.0 * full, **given).sic  # no rehearsal at all: nothing holds it up
+    tensor([0.5000], dtype=torch.float64)
+    """
+    replayed = alpha * torch.as_tensor(shares).to(full)[:, None, None] * full
+    bias, everyone = (past - replayed) / alpha, torch.ones(len(full))
+    return coefficients(
+        full=full, bias=bias, new=new / (1 - alpha), alpha=alpha, shares=everyone, nodes=nodes, rounding=rounding
+    )
+
+
 @dataclass(frozen=True)
 class Products:
     """Inner products with f_c over some parameters S, and what to divide them by; each [P] in float64.

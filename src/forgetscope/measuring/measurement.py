@@ -6,8 +6,9 @@ streams are as before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from forgetscope.measuring.all_layers import AllLayers, Parameters, interference
 from forgetscope.measuring.coefficients import (
     Coefficients,
     coefficients,
+    method_coefficients,
     new_interference,
     norms,
     past_interference,
@@ -29,6 +31,7 @@ from forgetscope.measuring.coefficients import (
 from forgetscope.measuring.folding import Features
 from forgetscope.measuring.gradients import GradientSums, Loss, checked_loss, rounding_error
 from forgetscope.measuring.heads import LastLayer, feeding, find_last_layer, plain_last_layer, same_logits, unwrapped
+from forgetscope.measuring.method_gradients import KeptOutputs, MethodBatches, method_gradients, wanted_images
 from forgetscope.measuring.own_gradients import own_gradient_sums
 from forgetscope.measuring.probe_data import Images, ProbeData as ProbeData
 from forgetscope.measuring.quantities import COEFFICIENTS, QUANTITIES
@@ -107,6 +110,24 @@ def measure(
         return replace(_combine(sums, data), head_nodes=last.nodes, said=_said(last, data, loss is not None, looked_at))
 
 
+def measure_with_method(network: nn.Module, data: ProbeData, batches: MethodBatches) -> tuple[Measurement, Coefficients]:
+    """As `measure` of a trusted network, and from the same pass the terms of what a method does with it."""
+    with undisturbed(network):
+        last = plain_last_layer(network)
+        data.check_nodes(last.nodes, last.masked)
+        kind = partial(KeptOutputs, wanted=wanted_images(data, batches))
+        sums = _gradient_sums(last, data, None, kind)
+        assert isinstance(sums, KeptOutputs)
+        past, new = method_gradients(sums, data, batches, biased=last.bias is not None)
+        measurement = replace(_combine(sums, data), head_nodes=last.nodes)
+        full = sums.gradients[: len(data.past_nodes)]  # f_c: what combining has made of the sums
+        rounding, nodes = measurement.rounding, data.past_nodes
+        terms = method_coefficients(
+            full=full, past=past, new=new, alpha=data.alpha, shares=data.shares, nodes=nodes, rounding=rounding
+        )
+        return measurement, _known(terms, data)
+
+
 def measure_all_layers(
     network: nn.Module, data: ProbeData, *, head: nn.Module | None = None, trusted: bool = False
 ) -> AllLayers:
@@ -149,10 +170,13 @@ def _looked_at(network: nn.Module, data: Images, features: Features | None, head
     return last
 
 
-def _gradient_sums(last: LastLayer, data: Images, loss: Loss | None) -> GradientSums | None:
-    """None where the network's own output is not that of a linear layer for all images."""
+def _gradient_sums(
+    last: LastLayer, data: Images, loss: Loss | None, kind: Callable[..., GradientSums] | None = None
+) -> GradientSums | None:
+    """None where the network's own output is not that of a linear layer for all images. kind: of sums, by default as the images
+    ask for."""
     assert last.weight is not None
-    kind = GradientSums if data.population is None else SampledGradients
+    kind = kind or (GradientSums if data.population is None else SampledGradients)
     sums = kind(data.groups, *last.weight.shape, biased=last.bias is not None, loss=loss)
     with feeding(last, data.few()) as features:
         for chunk in data.chunks():

@@ -32,6 +32,7 @@ from forgetscope.store.condition import (
 from forgetscope.store.folder import (
     ALL_LAYERS as ALL_LAYERS,
     EVERY_ITERATION as EVERY_ITERATION,
+    OF_METHOD as OF_METHOD,
     RELEASED as RELEASED,
     StepRecord as StepRecord,
     Store as Store,

@@ -36,7 +36,8 @@ from forgetscope.store.tables import json_bytes, manifest_bytes, parquet_bytes
 
 FOLDERS = ("steps", "working", "plans", "observed", "calibrated", "quarantine")
 
-ALL_LAYERS, EVERY_ITERATION, RELEASED = "all layers", "every iteration", "released"  # what `measure` says in `extra`
+# What `measure` says in `extra`.
+ALL_LAYERS, EVERY_ITERATION, RELEASED, OF_METHOD = "all layers", "every iteration", "released", "method"
 
 
 @dataclass(frozen=True)

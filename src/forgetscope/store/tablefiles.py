@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forgetscope.measuring.keepsakes import Spread, spread_length
-from forgetscope.measuring.quantities import FORECAST
+from forgetscope.measuring.quantities import FORECAST, METHODS_OWN
 from forgetscope.store.stepfiles import TableName
 
 ROWS = 20_000_000
@@ -32,7 +32,7 @@ SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
     "classes": {
         **{"class_id": _INT32, "class_name": _TEXT, "head_node": _INT32, "introduced_step": _INT32, "train_images": _INT32},
         **{"rehearsal_images": _INT32, "share": _FLOAT, "accuracy_when_learned": _FLOAT, "accuracy": _FLOAT},
-        **dict.fromkeys(("forgetting", "sic", "cic", "nic", "all_nic", "log_sim", *ERRORS), _FLOAT),
+        **dict.fromkeys(("forgetting", "sic", "cic", "nic", "all_nic", "log_sim", *ERRORS, *METHODS_OWN), _FLOAT),
         **{"missing_terms": _INT32, "missing": _TEXT},
         **_FORECAST,
     },
@@ -56,7 +56,7 @@ ONE_OF_THEM: tuple[Spread, ...] = ("variance", "covariance")  # columns of which
 WITH_FORECAST = ("accuracy", "probability")  # columns of keepsakes
 # Columns that are there only where a run asks for them.
 ONLY_IF_ASKED: dict[TableName, tuple[str, ...]] = {
-    "classes": (*FORECAST, *ERRORS),
+    "classes": (*FORECAST, *ERRORS, *METHODS_OWN),
     "probes": FORECAST,
     "keepsakes": (*ONE_OF_THEM, *WITH_FORECAST),
     "carried": ONE_OF_THEM,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from forgetscope.measuring.forgetting import forgetting
 from forgetscope.measuring.keepsakes import Carried, Keepsake
-from forgetscope.measuring.quantities import COEFFICIENTS, ESTIMATES, FORECAST, QUANTITIES
+from forgetscope.measuring.quantities import COEFFICIENTS, ESTIMATES, FORECAST, METHODS_OWN, QUANTITIES
 from forgetscope.spec import Kept
 from forgetscope.store.stepfiles import TableName
 from forgetscope.store.tablefiles import ERRORS, ONLY_IF_ASKED, SCHEMAS, WITH_FORECAST
@@ -37,6 +37,7 @@ class Measurements:
     log_sim: Values  # [P]
     unknown: Sequence[str | None] = ()  # of each class, why some of its terms cannot be known at any probe
     errors: Values | None = None  # [coefficients, P]: standard errors of the totals, where probes looked at some images only
+    of_method: Values | None = None  # [coefficients, P]: the totals of what the step's method does, where they were measured
 
     def missing_terms(self) -> dict[str, NDArray[np.int64]]:
         """At how many probes each class lacked a term, by reason: nothing can be projected on such a gradient."""
@@ -115,6 +116,7 @@ def class_table(
     if measured is not None:
         measures |= dict(zip(COEFFICIENTS, measured.totals, strict=True)) | {"log_sim": measured.log_sim}
         measures |= {} if measured.errors is None else dict(zip(ERRORS, measured.errors, strict=True))
+        measures |= {} if measured.of_method is None else dict(zip(METHODS_OWN, measured.of_method, strict=True))
         by_reason, probes = measured.missing_terms(), len(measured.iterations)
         counts = np.stack(list(by_reason.values())).sum(axis=0)
         reasons = [[f"{why} at {n[c]} of {probes} probes" for why, n in by_reason.items() if n[c]] for c in range(past)]

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from forgetscope.analysis.experiments import Experiment, summarise
 from forgetscope.analysis.inputs.samples import kept_of
 from forgetscope.analysis.questions.arms import EVENLY, ArmMeasure, ArmStep, measured
-from forgetscope.store import BESIDE_IMAGES, METHOD, POLICY, Setting, Store, TellLeftOut, told_apart
+from forgetscope.store import BESIDE_IMAGES, METHOD, POLICY, PROBING, Setting, Store, TellLeftOut, told_apart
 
 USUAL = "replay"
-BESIDE = ("probe_every", "probes", "probe_images", "all_layers_every", "every_iteration", "released_nic")  # change no network
+BESIDE = (*PROBING, "all_layers_every", "every_iteration", "released_nic", "method_interference")  # change no network
 
 
 class Name(NamedTuple):
