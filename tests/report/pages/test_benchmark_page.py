@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from forgetscope.analysis.exhibits.figures import FIGURES
@@ -31,6 +32,7 @@ from forgetscope.report.pages.benchmark import render_benchmark
 from forgetscope.report.pages.explorer import DataSource, explore
 from forgetscope.report.pages.provenance import provenance_of
 from forgetscope.report.typeset.latex import latex_table
+from forgetscope.report.words.definitions import definitions
 from forgetscope.report.words.headlines import headlines
 from forgetscope.spec import AugmentationSpec
 from forgetscope.store import Store
@@ -247,6 +249,116 @@ def test_the_address_keeps_what_was_chosen_and_the_open_tab(page: Page) -> None:
     page.reload()
     assert page.locator("#tab-tables").get_attribute("aria-selected") == "true"
     assert page.evaluate("writeState({ step: '' }), readState()") == {"class": "a & b?"}
+
+
+@pytest.mark.browser
+def test_words_are_explained_on_focus_pointing_and_tapping_until_escape(page_file: Path, browser: Browser) -> None:
+    page = browser.new_page(has_touch=True, viewport={"width": 390, "height": 844})
+    page.goto(page_file.as_uri())
+    told, short = page.locator("#definition"), definitions()["FG-R"].short
+    word = page.locator("#headline .term", has_text="FG-R").first
+    assert word.get_attribute("tabindex") == "0"
+    page.locator("#tab-headline").focus()
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#definition:visible")
+    page.keyboard.press("Escape")
+    assert told.is_hidden()
+    for point in (word.hover, word.tap):
+        point()
+        assert told.inner_text() == f"FG-R {short}"
+        box = told.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] <= 390 - box["width"]
+        page.keyboard.press("Escape")
+        assert told.is_hidden()
+    described = page.locator(f"#{word.get_attribute('aria-describedby')}")
+    assert described.text_content() == short
+
+
+@pytest.mark.browser
+def test_a_word_is_underlined_once_in_a_section_and_as_the_head_of_a_column(page: Page) -> None:
+    for section in page.locator("#headline .result .sentences").all():
+        words = section.locator(".term").evaluate_all("(found) => found.map((one) => one.getAttribute('aria-describedby'))")
+        assert len(set(words)) == len(words) > 0
+    page.goto(page.url + "#spearman_SIC")
+    head = page.locator("#spearman_SIC thead button", has_text="Step")
+    head.hover()
+    assert definitions()["step"].short in page.locator("#definition").inner_text()
+
+
+@pytest.mark.browser
+def test_tables_are_counted_by_question_and_found_by_their_words(page: Page) -> None:
+    page.goto(page.url + "#tables")
+    groups = page.locator("#tables .group")
+    counts = [int(text.split()[0]) for text in groups.locator("h2 small").all_inner_texts()]
+    assert sum(counts) == page.locator("#tables [data-table]").count()
+    assert [groups.nth(i).locator("[data-table]").count() for i in range(len(counts))] == counts
+    page.get_by_label("Filter tables").fill("NOISE much of it")
+    assert page.locator("#tables [data-table]:visible h3").all_inner_texts() == ["How much of it is noise of the test images #"]
+    assert page.locator("#filtered").inner_text() == f"1 of {sum(counts)} tables"
+    page.reload()
+    assert page.locator("#tables [data-table]:visible").count() == 1
+    page.get_by_label("Filter tables").fill("")
+    assert groups.filter(visible=True).count() == len(counts)
+
+
+@pytest.mark.browser
+def test_columns_without_any_value_are_left_out_and_stay_in_the_file(page: Page) -> None:
+    drawn = page.evaluate("""async () => {
+      const box = document.createElement("div");
+      drawTable(box, { layout: "plain", frame: { kept: [1, 2], nothing: [null, null], zero: [0, 0] } }, "a table");
+      return [[...box.querySelectorAll("th")].map((head) => head.textContent), csv({ kept: [1, 2], nothing: [null, null] })];
+    }""")
+    assert drawn == [["kept", "zero"], "kept,nothing\n1,\n2,\n"]
+
+
+@pytest.mark.browser
+def test_what_a_bar_cannot_show_is_marked_as_clipped(page: Page) -> None:
+    bar = "intervalBar({}, [-0.2, 1])"
+    told = [
+        page.evaluate(f"{bar.format(values)}.textContent")
+        for values in ("0.5, 0, 1", "0.5, -0.5, 1", "1.2, 0, 1.4", "2, -1, 3")
+    ]
+    assert told == ["", "◂clipped", "▸clipped", "◂▸clipped"]
+
+
+@pytest.mark.browser
+def test_who_hides_a_line_hides_its_band(page: Page) -> None:
+    page.goto(page.url + "#fig-SIC_CIC_NIC_across_steps_glyphs")
+    figure = page.locator("#fig-SIC_CIC_NIC_across_steps_glyphs")
+    figure.locator(".js-line").first.wait_for()
+    figure.locator(".legendtoggle").first.click()
+    hidden = figure.locator(".chart").evaluate("""async (chart) => {
+      while (!chart.data.some((trace) => trace.visible === "legendonly")) await painted();
+      return chart.data.filter((trace) => trace.visible === "legendonly").map((trace) => Boolean(trace.fill));
+    }""")
+    assert hidden.count(True) == 2 * hidden.count(False) > 0
+
+
+@pytest.mark.browser
+def test_a_figure_is_enlarged_zoomed_and_closed_by_keys_and_saved_as_a_sharp_image(page: Page) -> None:
+    page.goto(page.url + "#fig-controlled_exps_distributions")
+    figure = page.locator("#fig-controlled_exps_distributions")
+    figure.locator(".boxlayer").wait_for()
+    with page.expect_download() as saved:
+        figure.get_by_role("button", name="Download PNG").click()
+    box = figure.locator(".main-svg").first.bounding_box()
+    assert box is not None
+    with Image.open(saved.value.path()) as image:
+        assert (image.format, image.width) == ("PNG", 2 * round(box["width"]))
+    figure.get_by_role("button", name="Enlarge").press("Enter")
+    dialog = page.locator("dialog.enlarged")
+    dialog.locator(".boxlayer").wait_for()
+    heights = "document.querySelector('dialog .chart')._fullLayout.yaxis.range"
+    before, after = (
+        page.evaluate(heights),
+        dialog.get_by_role("button", name="Zoom in").press("Enter"),
+        page.evaluate(heights),
+    )[::2]
+    assert after[1] - after[0] == pytest.approx(0.7 * (before[1] - before[0]))
+    page.keyboard.press("Escape")
+    assert dialog.count() == 0
+    assert page.locator("body > #tooltip").count() == 1
 
 
 @pytest.mark.browser

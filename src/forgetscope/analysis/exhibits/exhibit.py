@@ -50,5 +50,19 @@ class Exhibit:
         return "tables" if self.kind == "table" else "more" if self.kind in ("beyond", "data") else "figures"
 
     @property
+    def question(self) -> str:
+        """What a table is about, by which pages group them."""
+        quantities = {column.quantity for column in self.columns}
+        if self.kind != "table":
+            return "Beyond the paper"
+        if self.layout == "anova":
+            return "What retention and increment change (ANOVA)"
+        if quantities <= {"FG-R", "FG-HG"}:
+            return "How uneven forgetting is"
+        if MODEL in quantities or self.layout == "weights":
+            return "How much they predict jointly"
+        return "What predicts it" if quantities <= {*THREE, "ALL-NIC"} else "How the coefficients go together"
+
+    @property
     def label(self) -> str:
         return f"fig:{self.name}" if self.part == "figures" else self.name

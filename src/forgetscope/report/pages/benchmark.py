@@ -6,7 +6,7 @@ through autoescaping, `textContent` and `plain()` only, and the page's Content-S
 digests it names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,11 @@ from forgetscope.report.words.arms import by_measure, leaderboard_sentences
 from forgetscope.report.words.captions import notes
 from forgetscope.report.words.headlines import headlines
 
-SCRIPTS = ("core.js", "tables.js", "charts.js", "panel.js", "explorer.js", "warning.js", "page.js")
+SCRIPTS = (
+    *("core.js", "terms.js", "downloads.js", "tables.js", "charts.js"),
+    *("panel.js", "explorer.js", "warning.js", "page.js"),
+)
+STYLES = ("base.css", "terms.css", "explorer.css", "benchmark.css")
 
 
 def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provenance) -> str:
@@ -47,8 +51,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         simulated=analysis.collection.simulated,
         headlines=[headline for headline in headlines(analysis) if headline.cards],
         claims=analysis.more["claims"]["verdict"].value_counts().to_dict(),
-        tables=[_article(shown) for shown in found if shown.exhibit.part == "tables"],
-        beyond=[_article(shown) for shown in found if shown.exhibit.part == "more"],
+        groups=_grouped(shown for shown in found if shown.exhibit.part != "figures"),
         figures=[_article(shown) for shown in found if shown.exhibit.part == "figures"],
         missing=_missing(analysis),
         policies=provenance.policies,
@@ -59,7 +62,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         paragraphs=methods.paragraphs(analysis),
         facts=methods.facts(analysis, explorer.environments),
         commands=methods.commands(provenance.plans, provenance.unplanned),
-        css=asset("base.css") + asset("explorer.css") + asset("benchmark.css"),
+        css="".join(map(asset, STYLES)),
         scripts=[script],
         digests=[script_digest(script), script_digest(plotly)],
         packs={
@@ -99,6 +102,14 @@ def _article(shown: Shown) -> dict[str, Any]:
     """An exhibit's title, how to read it, and its identifier: the paper's label, as an address can hold it."""
     exhibit, text = shown.exhibit, " ".join((shown.exhibit.how, *notes(shown)))
     return {"id": _id(shown), "label": exhibit.label, "title": exhibit.title, "text": text, "rows": len(shown.frame)}
+
+
+def _grouped(tables: Iterable[Shown]) -> dict[str, list[dict[str, Any]]]:
+    """By the question that they answer, those beyond the paper last; tables without rows are the last of their group."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for shown in sorted(tables, key=lambda shown: shown.exhibit.kind != "table"):
+        groups.setdefault(shown.exhibit.question, []).append(_article(shown))
+    return {question: sorted(articles, key=lambda one: not one["rows"]) for question, articles in groups.items()}
 
 
 def _id(shown: Shown) -> str:

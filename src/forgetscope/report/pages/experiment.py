@@ -40,7 +40,7 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
     from plotly.offline import get_plotlyjs
 
     exploring = explorer is not None and bool(experiment.summaries)
-    own = ["core.js", "experiment.js", *(["panel.js", "explorer.js"] if exploring else [])]
+    own = ["core.js", "terms.js", "experiment.js", *(["panel.js", "explorer.js"] if exploring else [])]
     scripts = [get_plotlyjs(), "\n".join([*map(asset, own), *(["startExplorer();"] if exploring else [])])]
     return page(
         "experiment.html.j2",
@@ -54,7 +54,7 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
         calibrated=calibrated,
         images=bool(thumbnails),
         document=_document(experiment, thumbnails),
-        css=asset("base.css") + asset("explorer.css"),
+        css=asset("base.css") + asset("terms.css") + asset("explorer.css"),
         packs=explorer.embedded() if explorer is not None and exploring else {},
         scripts=scripts,
         digests=[script_digest(script) for script in scripts],

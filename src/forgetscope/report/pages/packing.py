@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from forgetscope.report.words.definitions import definitions
 from forgetscope.report.words.notation import PLAIN
 
 DIGITS = 6  # significant; more than a chart can show
@@ -32,7 +33,7 @@ def page(template: str, **content: object) -> str:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = PLAIN.number
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
-    return environment.get_template(template).render(**content)
+    return environment.get_template(template).render(**content, definitions=definitions())
 
 
 def packed(value: Any) -> str:

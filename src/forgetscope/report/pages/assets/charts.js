@@ -126,6 +126,7 @@ function courseFigure(rows, width, look) {
             fillcolor: colour + opacity,
             line: { width: 0 },
             hoverinfo: "skip",
+            legendgroup: statistic, // who hides the line hides its band
             showlegend: false,
           };
         };

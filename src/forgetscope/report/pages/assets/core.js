@@ -124,7 +124,8 @@ function chooser(label, options, onchange) {
   return { list, box: element("label", {}, label, list) };
 }
 
-// An interval as a dot on a line: [value, low, high] within [from, to]; `paper` is a value to set beside it.
+// An interval as a dot on a line: [value, low, high] within [from, to]; `paper` is a value to set beside it. What lies beyond an end
+// is at the end, and marked there.
 function intervalBar(value, low, high, [from, to], paper = null) {
   const at = (x) => `${Math.min(100, Math.max(0, (100 * (x - from)) / (to - from || 1)))}%`;
   const bar = element("span", { className: "interval" });
@@ -138,6 +139,15 @@ function intervalBar(value, low, high, [from, to], paper = null) {
   if (low !== null && high !== null) mark("i", low).style.width = `calc(${at(high)} - ${at(low)})`;
   if (value !== null) mark("b", value);
   if (paper !== null) mark("u", paper);
+  const beyond = [known([value, low]).some((x) => x < from), known([value, high]).some((x) => x > to)];
+  for (const side of ["left", "right"].filter((_, i) => beyond[i])) {
+    const arrow = { className: `clipped ${side}`, textContent: side === "left" ? "\u25c2" : "\u25b8" };
+    bar.append(element("em", { ...arrow, attributes: { "aria-hidden": "true" } }));
+  }
+  if (beyond.some(Boolean)) {
+    bar.title = "Clipped: it reaches beyond what the bar can show.";
+    bar.append(element("span", { className: "unseen", textContent: "clipped" }));
+  }
   return bar;
 }
 

@@ -3,6 +3,7 @@
 const tabs = [...document.querySelectorAll('[role="tab"]')];
 const panels = tabs.map((tab) => byId(tab.getAttribute("aria-controls")));
 const started = new Set();
+const titleOf = (article) => article.querySelector("h3").firstChild.textContent.trim();
 const onScreen = new IntersectionObserver(
   (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => showExhibit(entry.target)),
   { rootMargin: "600px" },
@@ -13,9 +14,8 @@ async function showExhibit(article) {
   started.add(article);
   onScreen.unobserve(article);
   const data = (await pack("exhibits"))[article.dataset.exhibit],
-    box = article.querySelector(".body"),
-    title = article.querySelector("h3").firstChild.textContent.trim();
-  await (data.kind ? drawFigure : drawTable)(box, data, title);
+    box = article.querySelector(".body");
+  await (data.kind ? drawFigure : drawTable)(box, data, titleOf(article));
   box.removeAttribute("aria-busy");
   box.style.minHeight = ""; // it kept the place, so that links lead where they say
 }
@@ -52,7 +52,10 @@ function follow() {
   const panel = target?.closest('[role="tabpanel"]');
   if (!panel) return;
   select(tabs[panels.indexOf(panel)]);
-  if (target !== panel) showExhibit(target).then(() => target.scrollIntoView());
+  const folded = target.closest("details");
+  if (folded) folded.open = true;
+  if (target.dataset.exhibit) showExhibit(target).then(() => target.scrollIntoView());
+  else if (target !== panel) target.scrollIntoView();
   else scrollTo(0, 0);
 }
 
@@ -72,26 +75,55 @@ for (const [i, tab] of tabs.entries()) {
   };
 }
 
-for (const button of document.querySelectorAll("[data-download]")) {
-  button.setAttribute("aria-label", `Download ${button.textContent}`);
-  button.onclick = async () => {
-    const article = button.closest("[data-exhibit]"),
-      name = article.id;
-    await showExhibit(article);
-    const data = (await pack("exhibits"))[name];
-    if (button.dataset.download === "csv")
-      return save(`${name}.csv`, csv({ ...unpacked(data.frame), ...(data.paper ? unpacked(data.paper) : {}) }), "text/csv");
-    if (button.dataset.download === "latex") return save(`${name}.tex`, data.latex, "application/x-tex");
-    const chart = article.querySelector(".chart.drawn"),
-      image = await Plotly.toImage(chart, { format: "svg", width: chart.layout.width, height: chart.layout.height });
-    save(`${name}.svg`, decodeURIComponent(image.slice(image.indexOf(",") + 1)), "image/svg+xml");
-  };
+for (const article of document.querySelectorAll("[data-exhibit]")) {
+  const exhibit = async () => {
+      await showExhibit(article);
+      return (await pack("exhibits"))[article.id];
+    },
+    choices = {
+      columns: async () => {
+        const { frame, paper: printed } = await exhibit();
+        return { ...unpacked(frame), ...(printed ? unpacked(printed) : {}) };
+      },
+      latex: async () => (await exhibit()).latex,
+      chart: () => article.querySelector(".chart.drawn"),
+    };
+  for (const button of article.querySelectorAll("[data-download]")) {
+    button.setAttribute("aria-label", `Download ${button.textContent}`);
+    button.onclick = () => exhibit().then(() => DOWNLOADS[button.dataset.download](article.id, choices));
+  }
+  const larger = article.querySelector("[data-enlarge]");
+  if (larger) larger.onclick = () => exhibit().then(() => choices.chart() && enlarge(choices.chart(), titleOf(article)));
 }
 
 for (const bar of document.querySelectorAll("[data-interval]")) {
   const [value, low, high] = bar.dataset.interval.split(" ").map((text) => (text === "nan" ? null : Number(text)));
   bar.replaceWith(intervalBar(value, low, high, [-0.2, 1]));
 }
+
+// Tables whose title, explanation or label has all these words; groups without any are hidden.
+function filterTables(text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean),
+    all = [...byId("tables").querySelectorAll("[data-table]")];
+  for (const table of all) {
+    const own = ["h3", ".how", ".label"].map((part) => table.querySelector(part).textContent).join(" ");
+    const group = table.closest(".group").querySelector("h2").firstChild.textContent;
+    const told = `${own} ${group}`.toLowerCase();
+    table.hidden = !words.every((word) => told.includes(word));
+  }
+  const left = all.filter((table) => !table.hidden);
+  for (const part of byId("tables").querySelectorAll(".group, .blank")) {
+    const own = left.filter((table) => part.contains(table));
+    part.hidden = !own.length;
+    if (part.matches(".blank") && words.length) part.open = true;
+  }
+  byId("filter").value = text;
+  byId("filtered").textContent = words.length ? `${left.length} of ${all.length} tables` : "";
+}
+byId("filter").oninput = ({ target }) => {
+  filterTables(target.value);
+  writeState({ tables: target.value.trim() });
+};
 
 // Everything is drawn before it is printed, in light colours and as wide as a sheet; then as it was.
 async function prepareToPrint() {
@@ -130,7 +162,7 @@ addEventListener("keydown", (event) => {
   printAll();
 });
 byId("print").onclick = printAll;
-byId("contents").open = innerWidth > 640;
+filterTables(readState().tables ?? "");
 start(panels[0]);
 follow();
 addEventListener("load", () => setTimeout(loadPlotly, 800)); // while the headline is read, so that the first chart need not wait for it

@@ -11,6 +11,7 @@ const KEYS = {
   factor: "Factor",
   response: "Response",
 };
+const NOTHING = new Set([null, undefined, "", "nan"]);
 const WIDE = new Set(["sentence", "what", "claim"]);
 const NAMES = {
   all_coefficients: "all coefficients",
@@ -118,9 +119,12 @@ function drawTable(box, data, title) {
     paper = data.paper ? unpacked(data.paper) : null;
   if (!lengthOf(columns))
     return box.replaceChildren(element("p", { className: "empty", textContent: "Nothing in the store belongs here." }));
-  const shown = shownColumns(columns, data, paper);
+  const count = lengthOf(columns),
+    shown = shownColumns(columns, data, paper).filter(({ value }) =>
+      Array.from({ length: count }, (_, i) => value(i)).some((one) => !NOTHING.has(one)),
+    );
   const body = element("tbody", {});
-  const lines = Array.from({ length: lengthOf(columns) }, (_, i) =>
+  const lines = Array.from({ length: count }, (_, i) =>
     element(
       "tr",
       {},
