@@ -17,6 +17,7 @@ from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print
 from forgetscope.cli.ground_truth import lemma, simulate
 from forgetscope.cli.plans import training
 from forgetscope.cli.results import FormatOption, WidthOption, analyse, approximations, write_for_paper
+from forgetscope.cli.words import explain
 from forgetscope.errors import TRACEBACK, SpecError
 
 DEMO_STORE = Path("forgetscope-demo")
@@ -132,6 +133,8 @@ def show(
     from forgetscope.benchmark.records import recorded_plans, rerun_only
     from forgetscope.report import document
     from forgetscope.report.terminal import experiments as terminal
+    from forgetscope.report.terminal.columns import apart
+    from forgetscope.report.terminal.observed import monitors_view
 
     opened, left_out = fs.Store.existing(store), Unreadable()
     with patiently() as progress:
@@ -154,21 +157,12 @@ def show(
         whole = document.store_document(found, means, policies, seen, repeated)
         print_json({**whole, "experiment": document.experiment_document(chosen)})
         return
-    if found:
-        print_view(terminal.store_view(found))
-        if n := len(everything) - len(found):
-            echo(f"{counted(n, 're-run')} of controlled experiments {'is' if n == 1 else 'are'} not among them.")
-        if repeated:
-            echo(terminal.RECORDED_AGAIN.format(steps=counted(repeated, "step")))
-        echo()
-    print_view(terminal.experiment_view(chosen, step))
-    if means:
-        echo()
-        print_view(terminal.overview_view(means))
-    if policies:
-        echo()
-        print_view(terminal.comparison_view(policies), whole=True)
-    monitored.show_monitors(seen)
+    parts = [terminal.store_view(found, len(everything) - len(found), repeated)] if found else []
+    parts.append(terminal.experiment_view(chosen, step))
+    parts += [terminal.overview_view(means)] if means else []
+    parts += [terminal.comparison_view(policies)] if policies else []
+    parts += [monitors_view(seen)] if seen else []
+    print_view(apart(*parts))
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
@@ -236,6 +230,7 @@ def config(
     typer.echo(option.run_spec(file, settings).to_toml(comments=True), nl=False)
 
 
+app.command(epilog="Example: forgetscope explain FG-R")(explain)
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)
 app.command(epilog="Example: forgetscope lemma --data cifar100 --seed 1 -o lemma")(lemma)
 app.command(epilog="Example: forgetscope simulate cifar100 --store simulated --seed 1 --truth nic_effect=0")(simulate)

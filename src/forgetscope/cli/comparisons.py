@@ -139,7 +139,7 @@ def methods(store: option.StoreArgument = option.DEFAULT_STORE, as_json: option.
     if as_json:
         print_json(study_document(boards=boards))
     elif boards:
-        print_view(leaderboard_view(boards), whole=True)
+        print_view(leaderboard_view(boards))
     else:
         echo(nothing_to_rank(len(opened.experiments(left_out))))
 
@@ -182,7 +182,7 @@ def _tell(wanted: Contrast, options: RunOptions, key: str | None, view: Callable
     if key is not None:
         print_json(study_document(plan=plan.id, **{key: rows}))
     elif rows:
-        print_view(view(rows), whole=True)
+        print_view(view(rows))
     _end(wanted, plan, store, outcome, bool(rows))
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
-from forgetscope.characters import visible, visible_json
+from forgetscope.characters import visible, visible_json, wrapped
 from forgetscope.errors import OWN_CODE, TRACEBACK, ForgetscopeError, Interrupted, StoreError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+PIPE = 200  # characters of a line of prose under tables where there is no terminal
 
 
 class Commands(TyperGroup):
@@ -68,8 +71,33 @@ class Unreadable:
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print lines; what is in them cannot control the terminal."""
-    print(visible(text, lines=True), file=sys.stderr if err else sys.stdout, flush=True)
+    """Print lines, wrapped at words as wide as the terminal is; what is in them cannot control it."""
+    stream = sys.stderr if err else sys.stdout
+    lines, width = visible(text, lines=True).split("\n"), width_of(stream)
+    print("\n".join(lines if width is None else _wrapped(lines, width)), file=stream, flush=True)
+
+
+def width_of(stream: TextIO) -> int | None:
+    """Of the terminal, or as COLUMNS says; None for a file or pipe, which has none: nothing is wrapped there."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def onward(*commands: str, found: str = "") -> None:
+    """How a command ends: what was found, and what comes next. Each command has a line of its own, to be copied."""
+    if found:
+        echo(found)
+    first, *others = commands
+    lines = [f"Next: {first}", *(f"      {command}" for command in others)]
+    print("\n".join(map(visible, lines)), flush=True)
+
+
+def _wrapped(lines: list[str], width: int) -> list[str]:
+    from rich.cells import cell_len
+
+    return [part for line in lines for part in wrapped(line, width, cell_len)]
 
 
 def note(text: str) -> None:
@@ -84,27 +112,25 @@ def patiently() -> AbstractContextManager[Callable[[str, int, int], None]]:
     return counting(patience=2.0)
 
 
-def print_view(view: RenderableType, *, whole: bool = False) -> None:
-    """Print tables. `whole` lets lines be longer than the terminal is wide rather than break cells apart."""
+def print_view(view: RenderableType, *, legend: bool = True) -> None:
+    """Print tables, and briefly what the words in their heads mean. Where there is no terminal they are as wide as they are."""
     from rich.console import Console
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)  # a pipe has no width; never cut a table there
-    if whole:
-        needed = console.measure(view, options=console.options.update(max_width=100_000)).maximum
-        console = Console(highlight=False, width=max(console.width, needed))
-    console.print(view)
+    from forgetscope.report.terminal.columns import legend_line, plain, widest_table
+
+    width = width_of(sys.stdout)
+    console = Console(highlight=False, width=max(PIPE, widest_table(view)) if width is None else width)
+    console.print(view, crop=False)
+    if legend and (told := legend_line(view)):
+        console.print(plain(told, "dim"), crop=False)
 
 
-def print_either(
-    document: Callable[[], object], view: Callable[[], RenderableType], as_json: bool, *, whole: bool = False
-) -> None:
+def print_either(document: Callable[[], object], view: Callable[[], RenderableType], as_json: bool) -> None:
     """For a program, or for a person."""
     if as_json:
         print_json(document())
     else:
-        print_view(view(), whole=whole)
+        print_view(view())
 
 
 def print_json(value: object) -> None:

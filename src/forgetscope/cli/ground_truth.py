@@ -47,7 +47,7 @@ def lemma(
     if as_json:
         print_json(lemma_document(frame, summary, {**asdict(check), "run": check.run.model_dump(mode="json")}))
         return
-    print_view(lemma_view(frame, summary), whole=True)
+    print_view(lemma_view(frame, summary))
     echo(f"\nTable and figure: {folder.resolve()}")
 
 

@@ -88,6 +88,7 @@ def show_monitors_alone(store: fs.Store, found: Sequence[fs.Observed], step: int
     """Of a store without experiments: all monitors, and the classes of the latest."""
     from forgetscope.analysis.observed import chosen
     from forgetscope.report.document import observed_document, store_document
+    from forgetscope.report.terminal.columns import apart
     from forgetscope.report.terminal.experiments import experiment_view
     from forgetscope.report.terminal.observed import monitors_view
 
@@ -96,18 +97,7 @@ def show_monitors_alone(store: fs.Store, found: Sequence[fs.Observed], step: int
     if as_json:
         print_json({**store_document([], [], [], found), "experiment": None, "latest": observed_document(latest)})
         return
-    print_view(monitors_view(found))
-    echo()
-    print_view(experiment_view(latest, step))
-
-
-def show_monitors(found: Sequence[fs.Observed]) -> None:
-    """The section of a store that also holds experiments."""
-    from forgetscope.report.terminal.observed import monitors_view
-
-    if found:
-        echo()
-        print_view(monitors_view(found))
+    print_view(apart(monitors_view(found), experiment_view(latest, step)))
 
 
 def analyse_observed(store: Path, out: Path | None, table: str | None, as_json: bool) -> None:
@@ -131,6 +121,6 @@ def analyse_observed(store: Path, out: Path | None, table: str | None, as_json: 
         print_json(observed_analysis_document(found))
         return
     shown = observed_analysis_view(found) if label is None else answer_view(pa.Table.from_pandas(found.tables[label]))
-    print_view(shown, whole=label is not None)
+    print_view(shown)
     if out is not None:
         echo(f"\nThe files: {out.resolve()}")

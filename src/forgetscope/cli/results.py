@@ -92,7 +92,7 @@ def analyse(
         print_json(analysis_document(found))
         return
     if table is not None:
-        print_view(exhibit_view(*exhibited(found)), whole=True)
+        print_view(exhibit_view(*exhibited(found)))
     else:
         echo(found.reading)
         mention_observed(store)
@@ -122,7 +122,7 @@ def approximations(store: option.StoreArgument = option.DEFAULT_STORE, as_json: 
     left_out = Unreadable()
     found = compute(fs.Store.existing(store), left_out)
     left_out.tell(True)
-    print_either(lambda: study_document(settings=found), lambda: approximations_view(found), as_json, whole=True)
+    print_either(lambda: study_document(settings=found), lambda: approximations_view(found), as_json)
 
 
 def write_for_paper(store: Path, output: Path | None, format: str, width: float | None, id: str | None) -> None:

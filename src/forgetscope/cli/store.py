@@ -219,7 +219,7 @@ def sql(
     left_out = Unreadable()
     answer = ask(fs.Store.existing(store), query, left_out)
     left_out.tell(True)
-    print_either(lambda: rows(answer), lambda: answer_view(answer), as_json, whole=True)
+    print_either(lambda: rows(answer), lambda: answer_view(answer), as_json)
 
 
 def _is_folder(text: str) -> bool:

@@ -10,7 +10,6 @@ from forgetscope.benchmark.arms import AGAIN
 from forgetscope.characters import counted
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.words.arms import arm_sentence, by_measure, extension
-from forgetscope.report.words.findings import NOISE
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.units import size_text
 
@@ -18,7 +17,6 @@ REMARKS = (
     "difference: arm minus baseline within pairs, with 95 % t intervals; where nothing differs, one in twenty excludes 0",
     "at matched mean FG: in each pair one constant on all past logits of the arm, set on the test images, gives it the "
     "baseline's mean FG; more evenly is said of the true variance there",
-    NOISE[0],
     "variance: the true one of forgetting over classes, without that noise; true spread: its root (0: none was found)",
 )
 

@@ -21,13 +21,12 @@ from forgetscope.analysis.experiments import (
 from forgetscope.analysis.questions.policies import FLOORS, MEANS, PolicyComparison
 from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
-from forgetscope.report.terminal.columns import lines, make_table, plain, titled
+from forgetscope.report.terminal.columns import make_table, plain, titled
 from forgetscope.report.words import calibrated
-from forgetscope.report.words.findings import NOISE, Shown, basis_of_noise, budget, finding
+from forgetscope.report.words.findings import Shown, basis_of_noise, budget, finding
 from forgetscope.report.words.notation import PLAIN
 
 LISTED = 20  # experiments of a large store that are listed one by one
-COLUMNS = 3  # means side by side
 PREDICTED = "predicted: forgetting without past or test images, with a 95 % interval (docs/forecast.md)"
 RECORDED_AGAIN = (
     "Of {steps} the training is recorded by another step too, measured or kept otherwise. It counts once in a mean: as it was "
@@ -50,12 +49,14 @@ def experiment_view(experiment: Shown, step: int | None = None) -> RenderableTyp
     return Group(*parts, plain(finding(experiment, shown)))
 
 
-def store_view(found: Sequence[Experiment]) -> RenderableType:
-    """What a store holds: one line per experiment, latest last."""
+def store_view(found: Sequence[Experiment], reruns: int = 0, repeated: int = 0) -> RenderableType:
+    """What a store holds: one line per experiment, latest last. reruns: how many of controlled experiments are not among them;
+    repeated: of how many steps the training is recorded by another one too."""
     policies, methods = policy_names(found), [experiment.chain[-1].setting.method[0] for experiment in found]
     of_all = ("kept", "epochs", "seed", "mean FG", "FG-R", "ρ SIC")
     by_method = any(method != "replay" for method in methods)  # a column that says the same in every row is none
-    table = make_table(("id", "data", "network"), ("steps", "classes", "policy", *["method"] * by_method, *of_all))
+    settings = ("data", "network", "steps", "classes", "policy", "method", "kept", "epochs", "seed")
+    table = make_table(("id", "data", "network"), ("steps", "classes", "policy", *["method"] * by_method, *of_all), settings)
     for experiment in list(found)[-LISTED:]:
         last = experiment.chain[-1].spec
         summary = experiment.summaries[-1] if experiment.summaries else None
@@ -77,6 +78,12 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
         )
     diverged = sum(experiment.diverged is not None for experiment in found)
     remarks = [f"*  the last step diverged and is excluded from all statistics ({diverged})"] if diverged else []
+    remarks += (
+        [f"{counted(reruns, 're-run')} of controlled experiments {'is' if reruns == 1 else 'are'} not among them"]
+        if reruns
+        else []
+    )
+    remarks += [RECORDED_AGAIN.format(steps=counted(repeated, "step"))] if repeated else []
     title = counted(len(found), "experiment") + (f", the latest {LISTED} (all of them: --json)" if len(found) > LISTED else "")
     return titled(title, table, *remarks)
 
@@ -84,26 +91,22 @@ def store_view(found: Sequence[Experiment]) -> RenderableType:
 def overview_view(rows: Sequence[Overview], title: str = OVER_SEEDS, without: str = "diverged") -> RenderableType:
     """Means over seeds with 95 % intervals, a column per setting and step; what all have in common is said once."""
     common = [part for part in rows[0].setting if all(part in row.setting for row in rows)]
-    tables: list[RenderableType] = []
-    for start in range(0, len(rows), COLUMNS):
-        shown = rows[start : start + COLUMNS]
-        own = ([part for part in row.setting if part not in common] for row in shown)
-        counts = [f"n = {row.experiments}" + f" (and {row.diverged} {without})" * (row.diverged > 0) for row in shown]
-        heads = (lines(f"step {row.step}, {n}", *parts) for row, n, parts in zip(shown, counts, own, strict=True))
-        table = make_table(("",), heads)
-        for name, words in AVERAGED.items():
-            table.add_row(words, *(PLAIN.estimate(getattr(row, name)) for row in shown))
-        for name in ("spread", "reliability"):
-            table.add_row(name, *(PLAIN.estimate(getattr(row, name)) for row in shown))
-        for measure, words in MEASURES.items():
-            table.add_row(f"ρ {words}", *(PLAIN.estimate(row.correlations[measure]) for row in shown))
-        table.add_row("  at most", *(PLAIN.estimate(row.ceiling) for row in shown))
-        for name, words in FORESEEN.items() if any(row.forecast for row in shown) else ():
-            table.add_row(words, *(PLAIN.estimate(row.forecast[name]) if row.forecast else PLAIN.missing for row in shown))
-        tables.append(table)
+    own = ([part for part in row.setting if part not in common] for row in rows)
+    counts = [f"n = {row.experiments}" + f" (and {row.diverged} {without})" * (row.diverged > 0) for row in rows]
+    heads = ((f"step {row.step}, {n}", *parts) for row, n, parts in zip(rows, counts, own, strict=True))
+    table = make_table(("",), heads)
+    for name, words in AVERAGED.items():
+        table.add_row(words, *(PLAIN.estimate(getattr(row, name)) for row in rows))
+    for name in ("spread", "reliability"):
+        table.add_row(name, *(PLAIN.estimate(getattr(row, name)) for row in rows))
+    for measure, words in MEASURES.items():
+        table.add_row(f"ρ {words}", *(PLAIN.estimate(row.correlations[measure]) for row in rows))
+    table.add_row("  at most", *(PLAIN.estimate(row.ceiling) for row in rows))
+    for name, words in FORESEEN.items() if any(row.forecast for row in rows) else ():
+        table.add_row(words, *(PLAIN.estimate(row.forecast[name]) if row.forecast else PLAIN.missing for row in rows))
     perfect = sum(row.perfect for row in rows)
-    remarks = (" ".join(common), *NOISE, *[IN_A_MEAN.format(perfect=perfect)] * bool(perfect))
-    return Group(plain(title, "bold"), *tables, *(plain(text, "dim") for text in remarks))
+    remarks = (" ".join(common), *[IN_A_MEAN.format(perfect=perfect)] * bool(perfect))
+    return Group(plain(title, "bold"), table, *(plain(text, "dim") for text in remarks))
 
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
@@ -111,7 +114,7 @@ def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
     tables: list[RenderableType] = []
     quantities = [name for name in MEANS if name not in (*FLOORS.values(), "true_variance")]  # whose root is the spread
     for step in dict.fromkeys(row.step for row in rows):
-        table = make_table(("policy",), ("pairs", *(Text(MEANS[name].replace(", ", "\n")) for name in quantities)))
+        table = make_table(("policy",), ("pairs", *(tuple(MEANS[name].split(", ")) for name in quantities)))
         shown = [row for row in rows if row.step == step]
         for row in shown:
             lost = f" (and {row.diverged} diverged)" if row.diverged else ""
@@ -119,11 +122,11 @@ def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
             floors = (PLAIN.estimate(row.means[FLOORS[name]], 3) if name in FLOORS else "" for name in quantities)
             table.add_row("  by noise", "", *floors)
             if row.policy != row.baseline:
-                known = (row.differences[name] for name in quantities if name in row.differences)
-                table.add_row("", "", *(PLAIN.estimate(one, 3, signed=True) for one in known), style="dim")
+                known = (row.differences.get(name) for name in quantities)
+                told = ("" if one is None else PLAIN.estimate(one, 3, signed=True) for one in known)
+                table.add_row("  difference", "", *told, style="dim")
         title = f"Policies in step {step}, in pairs that share their first step, with 95 % intervals"
-        remarks = (f"Below each policy: the paired difference to {shown[0].baseline}", *NOISE)
-        tables.append(titled(title, table, *remarks))
+        tables.append(titled(title, table, f"Below each policy: the paired difference to {shown[0].baseline}"))
     return Group(*tables)
 
 
@@ -187,4 +190,4 @@ def _summary(experiment: Shown) -> RenderableType:
         values = (*uneven, spread, reliability, *(s.correlations[m] for m in MEASURES), *predicted, ceiling)
         table.add_row(str(s.step), PLAIN.percent(s.accuracy), *map(PLAIN.number, values))
     title = "How unevenly, and what saw it coming (ρ: rank correlation with forgetting)"
-    return titled(title, table, *NOISE, *basis_of_noise(experiment))
+    return titled(title, table, *basis_of_noise(experiment))

@@ -43,7 +43,7 @@ def observed_analysis_view(analysis: ObservedAnalysis) -> RenderableType:
 
 def _monitor(observed: Observed, *, remarks: bool = True) -> RenderableType:
     table = make_table((), ("step", "epochs", "past", "new", "accuracy", "mean FG", "FG-R"))
-    table.add_column("most forgotten", overflow="fold")
+    table.add_column("most forgotten")
     summaries = {summary.step: summary for summary in observed.summaries}
     for step in observed.steps[-LISTED:]:
         rows = observed.classes[observed.classes["step"] == step.number]

@@ -141,7 +141,7 @@ def simulation_view(result: Simulated, store: str, seed: int, truth: Truth) -> R
     table = make_table(("truth",), ("value",))
     table.add_column("")
     for name, info in Truth.model_fields.items():
-        table.add_row(name, f"{getattr(truth, name):g}", info.description)
+        table.add_row(name, f"{getattr(truth, name):g}", info.description or "")
     expected = (f"{name.upper().replace('_', '-')} {PLAIN.number(rho)}" for name, rho in truth.expected_correlations().items())
     written = f"{counted(result.written, 'step')} written to {store}, {result.present} were there already"
     damaged = f", {counted(result.quarantined, 'damaged one', 'is/are')} in quarantine" if result.quarantined else ""

@@ -39,7 +39,7 @@ def inventory_view(held: Inventory, path: str) -> RenderableType:
         if held.freeable_with_all
         else "There is nothing to free."
     )
-    parts = [titled(title, table), plain(freeable)]
+    parts: list[RenderableType] = [titled(title, table), plain(freeable)]
     for name, folders in (("Unfinished", held.working), ("Quarantine", held.quarantine)):
         if folders:
             rows = [(str(folder.path), "running" if folder.in_use else "", folder.bytes) for folder in folders]
@@ -75,12 +75,13 @@ def answer_view(answer: pa.Table) -> RenderableType:
 
     table = make_table((), ())
     for name, column in zip(answer.column_names, answer.schema.types, strict=True):
-        table.add_column(plain(name), justify="right" if is_number(column) else "left", overflow="fold")
+        table.add_column(name, number=is_number(column))
     for row in zip(*(column.to_pylist() for column in answer.slice(0, ROWS).columns), strict=True):
         cells = (f"{value:.6g}" if isinstance(value, float) else value for value in row)  # as SQL takes it back
         table.add_row(*(PLAIN.missing if cell is None else str(cell) for cell in cells))
     cut = f"The first {ROWS} of {answer.num_rows:,} rows; --json prints all." if answer.num_rows > ROWS else None
-    return Group(table, *([plain(cut, "dim")] if cut else []))
+    parts: list[RenderableType] = [plain(cut, "dim")] if cut else []
+    return Group(table, *parts)
 
 
 def _sized(title: str, names: Sequence[str], rows: Sequence[tuple[str, str, int]]) -> RenderableType:

@@ -16,7 +16,6 @@ from forgetscope.report.exhibited import Shown
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.typeset.layout import lay_out
 from forgetscope.report.words.captions import EMPTY, caption
-from forgetscope.report.words.findings import NOISE
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
 
@@ -69,7 +68,7 @@ def _means(step: int, rows: Sequence[VariantComparison]) -> RenderableType:
     for row in rows:
         pairs = f"{row.pairs}" + (f" (and {row.diverged} diverged)" if row.diverged else "")
         table.add_row(row.variant, pairs, *(PLAIN.estimate(row.means[name]) for name in heads))
-    return titled(f"Step {step}: means over pairs with 95 % intervals (ρ: rank correlation with forgetting)", table, NOISE[1])
+    return titled(f"Step {step}: means over pairs with 95 % intervals (ρ: rank correlation with forgetting)", table)
 
 
 def _differences(rows: Sequence[VariantComparison]) -> RenderableType:

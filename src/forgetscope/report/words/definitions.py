@@ -19,6 +19,7 @@ class Definition:
     term: str  # as it is written in tables
     short: str  # a sentence of at most 160 characters, without the term
     text: str
+    brief: str = ""  # a few words for the line under a terminal's tables
     formula: str = ""
     reading: str = ""  # what small, large and negative values say
     acting: str = ""  # what one can do about it
