@@ -45,23 +45,23 @@ Line = tuple[str, str]  # and its style
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedTable:
     """A table as lines, and what all rows have in common."""
 
     lines: list[Line]
     common: list[str]
 
 
-def fit(columns: Sequence[TextColumn], styles: Sequence[str], width: int) -> Fitted:
+def fit(columns: Sequence[TextColumn], styles: Sequence[str], width: int) -> FittedTable:
     """Whatever is least of a change: as it is; without columns that say nothing; wrapped at words; turned."""
     shown, constant = _parted(columns)
     common = [f"{column.name} {column.cells[0]}".strip() for column in constant if column.cells[0].strip()]
     natural = [column.natural for column in shown]
     if _total(natural) <= width:
-        return Fitted(_upright(shown, styles, natural), common)
+        return FittedTable(_upright(shown, styles, natural), common)
     if (widths := _squeezed(shown, width)) is not None:
-        return Fitted(_upright(shown, styles, widths), common)
-    return Fitted(_shorter(shown, styles, width), common)
+        return FittedTable(_upright(shown, styles, widths), common)
+    return FittedTable(_shorter(shown, styles, width), common)
 
 
 def _parted(columns: Sequence[TextColumn]) -> tuple[list[TextColumn], list[TextColumn]]:
