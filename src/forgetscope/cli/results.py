@@ -114,7 +114,8 @@ def approximations(store: option.StoreArgument = option.DEFAULT_STORE, as_json: 
     """What the paper's approximations cost: the last layer for all, epochs for iterations, NIC as released.
 
     For every setting in the store whose steps measured something beside the probes (options all_layers_every, every_iteration,
-    released_nic). Means over steps with 95 % intervals, differences paired over steps. docs/beyond.md says how to read it."""
+    released_nic, method_interference). Means over steps with 95 % intervals, differences paired over steps. docs/beyond.md says
+    how to read it."""
     from forgetscope.analysis.questions.approximations import approximations as compute
     from forgetscope.report.document import study_document
     from forgetscope.report.terminal.studies import approximations_view

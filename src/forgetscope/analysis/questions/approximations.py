@@ -22,6 +22,7 @@ from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.store import (
     ALL_LAYERS,
     EVERY_ITERATION,
+    OF_METHOD,
     RELEASED,
     Recording,
     Setting,
@@ -42,7 +43,7 @@ class Contrast:
     """A coefficient in the paper's form and in another, over steps of one setting."""
 
     coefficient: str
-    form: str  # the other form: `all layers`, `every iteration` or `released`
+    form: str  # the other form: `all layers`, `every iteration`, `released` or `method`
     steps: int
     usual: Estimate  # rank correlation with forgetting
     other: Estimate
@@ -103,8 +104,8 @@ def approximations(store: Store, left_out: TellLeftOut | None = None) -> list[Ap
             groups.setdefault((stored.number, setting), []).append(_Step(stored, named[one.id]))
     if not groups:
         raise StoreError(
-            f"No step in {store.path} measured anything beside the probes. Set all_layers_every, every_iteration or "
-            "released_nic in a run or a benchmark (`forgetscope config`), and run it."
+            f"No step in {store.path} measured anything beside the probes. Set all_layers_every, every_iteration, "
+            "released_nic or method_interference in a run or a benchmark (`forgetscope config`), and run it."
         )
     titled = [((_title(setting), step), group) for (step, setting), group in groups.items()]
     return [
@@ -153,7 +154,8 @@ def _with(form: str, group: Sequence[_Step]) -> list[_Step]:
 
 
 def _contrasts(group: Sequence[_Step]) -> Iterator[Contrast]:
-    for form, coefficients in ((ALL_LAYERS, COEFFICIENTS), (EVERY_ITERATION, COEFFICIENTS), (RELEASED, ("nic",))):
+    for form in (ALL_LAYERS, EVERY_ITERATION, RELEASED, OF_METHOD):
+        coefficients = ("nic",) if form == RELEASED else COEFFICIENTS
         steps = _with(form, group)
         for coefficient in coefficients if steps else ():
             both = [_two_forms(step, form, coefficient) for step in steps]
@@ -254,4 +256,5 @@ def _title(setting: Setting) -> str:
     kept = kept_of(options) if options["retention"] is None else f"retention {options['retention']:g}"
     kept += "" if options["quota"] is None else f" by {options['quota']}"
     new, epochs = f"{options['classes']} new classes", f"{options['epochs']} epochs"
-    return ", ".join((setting.data, setting.network, new, kept, options["policy"], epochs))
+    method = [] if options.get("method") is None else [setting.method[0]]
+    return ", ".join((setting.data, setting.network, new, kept, options["policy"], *method, epochs))

@@ -14,6 +14,7 @@ import numpy as np
 
 from forgetscope.analysis.experiments import StepSummary, beyond_noise, summarise
 from forgetscope.analysis.inputs.recognised import matching_offset
+from forgetscope.analysis.questions.own_loss import SOURCES, measures_own, own_means
 from forgetscope.analysis.questions.policies import FLOORS, planned_experiments
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
 from forgetscope.analysis.statistics.power import deviation, pairs_for, smallest_difference
@@ -32,6 +33,10 @@ OF_FORGETTING = {
 }
 OF_COST = {"bytes": "bytes kept", "seconds": "seconds"}
 MEASURES = OF_FORGETTING | OF_COST
+OF_OWN_LOSS = {  # only where it was measured: what an arm's loss does, and what that changes in its own network
+    **{f"method_{name}": f"{words}, own loss" for name, words in SOURCES.items()},
+    **{f"changed_{name}": f"{words}, changed" for name, words in SOURCES.items()},
+}
 LESS, EVENLY = "mean_forgetting", "true_variance"  # what the verdict is about: as trained, and at matched mean FG
 VERDICTS = {(True, True): "both", (True, False): "less", (False, True): "more evenly", (False, False): "neither"}
 WORTHWHILE = {  # differences whose number of pairs `power` tells
@@ -114,11 +119,12 @@ def measured(found: Mapping[str, Mapping[Pair, Mapping[int, ArmStep]]], baseline
     rows = []
     for number in range(2, steps + 1):
         base = {pair: sides[number] for pair, sides in found[baseline].items() if number in sides}
+        asked = any(measures_own(of[number].step) for sides in found.values() for of in sides.values() if number in of)
         for name, of_pair in found.items():
             mine = {pair: sides[number] for pair, sides in of_pair.items() if number in sides}
             pairs = [(mine[pair], base[pair]) for pair in base if pair in mine]
             if pairs:
-                rows += _rows(name, number, pairs, compared=name != baseline)
+                rows += _rows(name, number, pairs, compared=name != baseline, own_loss=asked)
     return rows if {row.arm for row in rows} - {baseline} else []
 
 
@@ -132,12 +138,15 @@ def _sides(store: Store, chain: Chain) -> dict[int, ArmStep]:
     return found
 
 
-def _rows(arm: str, step: int, pairs: Sequence[tuple[ArmStep, ArmStep]], compared: bool) -> list[ArmMeasure]:
+def _rows(arm: str, step: int, pairs: Sequence[tuple[ArmStep, ArmStep]], compared: bool, own_loss: bool) -> list[ArmMeasure]:
+    """own_loss: whether any arm has measured what its method's own loss does; a row of it where all these pairs know it."""
     spread = beyond_noise([mine.summary for mine, _ in pairs])["spread"].value
     matched = [_matched(mine, base) for mine, base in pairs] if compared else []
     unknown = Estimate(math.nan, math.nan, math.nan, len(pairs))
-    as_trained, at_matched = dict.fromkeys(MEASURES, unknown), dict.fromkeys(MEASURES, unknown)
-    values = {measure: np.array([[_value(side, measure) for side in pair] for pair in pairs]) for measure in MEASURES}
+    wanted = (*MEASURES, *OF_OWN_LOSS) if own_loss else (*MEASURES,)
+    values = {measure: np.array([[_value(side, measure) for side in pair] for pair in pairs]) for measure in wanted}
+    values = {measure: of for measure, of in values.items() if measure in MEASURES or np.isfinite(of).all()}
+    as_trained, at_matched = dict.fromkeys(values, unknown), dict.fromkeys(values, unknown)
     if compared:
         as_trained = {measure: mean_estimate(of[:, 0] - of[:, 1]) for measure, of in values.items()}
     if known := [i for i, summary in enumerate(matched) if summary is not None]:
@@ -160,7 +169,7 @@ def _rows(arm: str, step: int, pairs: Sequence[tuple[ArmStep, ArmStep]], compare
             verdict=verdict,
             matched_n=len(known),
         )
-        for measure in MEASURES
+        for measure in values
     ]
 
 
@@ -193,6 +202,8 @@ def _value(side: ArmStep, measure: str) -> float:
         beside = sum(s for name, s in timings.items() if name not in ("seconds", "method_seconds"))
         calibrating = 0.0 if side.calibrated is None else side.calibrated.info["seconds"]
         return float(timings["seconds"] - beside + calibrating)
+    if measure in OF_OWN_LOSS:
+        return own_means(side.step, is_replay=side.step.setting.method[0] == "replay").get(measure, math.nan)
     return float(getattr(side.summary, measure))
 
 

@@ -18,7 +18,7 @@ from forgetscope.analysis.observed import Observed
 from forgetscope.errors import StoreError
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, number, numbers, page, script_digest
-from forgetscope.report.words import calibrated
+from forgetscope.report.words import calibrated, own_loss
 from forgetscope.report.words.findings import Shown, budget, finding
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import COEFFICIENTS, StoredObserved, StoredStep, StoredTables
@@ -52,6 +52,7 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
         settings=_settings(experiment),
         measures=MEASURES,
         calibrated=calibrated,
+        own_loss=own_loss,
         images=bool(thumbnails),
         document=_document(experiment, thumbnails),
         css=asset("base.css") + asset("terms.css") + asset("explorer.css"),
@@ -180,7 +181,7 @@ def _step(experiment: Shown, summary: StepSummary) -> dict[str, object]:
     columns = ["accuracy_when_learned", "accuracy", "forgetting", *MEASURES]
     columns += ["forecast", "forecast_low", "forecast_high"] if experiment.forecasts else []
     columns += [] if calibrated.one_column(experiment) is None else ["calibrated_forgetting"]
-    beside = calibrated.beside(experiment, summary)
+    beside, own = calibrated.beside(experiment, summary), own_loss.own_loss_table(experiment, summary.step)
     return {
         "step": summary.step,
         "finding": finding(experiment, summary),
@@ -193,6 +194,7 @@ def _step(experiment: Shown, summary: StepSummary) -> dict[str, object]:
             for id, reason, values in zip(order, past["missing"], _numbers(past[columns].to_numpy()), strict=True)
         ],
         "beside": None if beside is None else asdict(beside),
+        "own": None if own is None else asdict(own),
         "curves": _curves(experiment.numbered(summary.step), order),
         "matrix": _matrix(experiment.numbered(summary.step), order),
     }

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 
-from forgetscope.analysis.questions.arms import MEASURES, OF_COST, ArmMeasure, PairsNeeded
+from forgetscope.analysis.questions.arms import MEASURES, OF_COST, OF_OWN_LOSS, ArmMeasure, PairsNeeded
 from forgetscope.benchmark.arms import AGAIN
 from forgetscope.characters import counted
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
-from forgetscope.report.words.arms import arm_sentence, by_measure, extension
+from forgetscope.report.words.arms import arm_sentence, arm_sentences, by_measure, extension
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.units import size_text
 
@@ -38,7 +38,9 @@ def arms_view(rows: Sequence[ArmMeasure], planned: Sequence[ArmMeasure] = ()) ->
 
 def _table(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure]) -> RenderableType:
     table = make_table(("",), ("baseline", "arm", "difference", "at matched mean FG"))
-    for measure, words in MEASURES.items():
+    for measure, words in (MEASURES | OF_OWN_LOSS).items():
+        if measure not in mine or measure not in base:
+            continue  # what a method's own loss does, which was not measured
         here, there = mine[measure], base[measure]
         if measure in OF_COST:
             table.add_row(words, *_cost(here, there))
@@ -51,7 +53,7 @@ def _table(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure]) -> Re
             table.add_row("true spread", *(PLAIN.number(side.true_spread, 3) for side in (there, here)), "", "")
     arm, baseline = mine["accuracy"], base["accuracy"].arm
     title = f"Step {arm.step}: {arm.arm} against {baseline}, {counted(arm.n, 'pair')}"
-    return apart(titled(title, table), plain(arm_sentence(mine, base)))
+    return apart(titled(title, table), *(plain(said) for said in arm_sentences(mine, base)))
 
 
 def _cost(here: ArmMeasure, there: ArmMeasure) -> tuple[str, str, str, str]:

@@ -22,7 +22,7 @@ from forgetscope.analysis.questions.policies import FLOORS, MEANS, PolicyCompari
 from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.columns import make_table, plain, titled
-from forgetscope.report.words import calibrated
+from forgetscope.report.words import calibrated, own_loss
 from forgetscope.report.words.findings import Shown, basis_of_noise, budget, finding
 from forgetscope.report.words.notation import PLAIN
 
@@ -45,7 +45,14 @@ def experiment_view(experiment: Shown, step: int | None = None) -> RenderableTyp
     if not experiment.summaries:
         return plain(finding(experiment, None))
     shown = next((summary for summary in experiment.summaries if summary.step == step), experiment.summaries[-1])
-    parts = (_classes(experiment, shown.step), Text(), _summary(experiment), Text(), *_calibrated(experiment, shown))
+    parts = (
+        _classes(experiment, shown.step),
+        Text(),
+        _summary(experiment),
+        Text(),
+        *_own_loss(experiment, shown),
+        *_calibrated(experiment, shown),
+    )
     return Group(*parts, plain(finding(experiment, shown)))
 
 
@@ -172,6 +179,17 @@ def _calibrated(experiment: Shown, shown: StepSummary) -> list[RenderableType]:
     for name, cells in found.rows.items():
         table.add_row(name, *cells)
     return [titled(f"Step {shown.step} {calibrated.TITLE}", table, *found.said), Text()]
+
+
+def _own_loss(experiment: Shown, shown: StepSummary) -> list[RenderableType]:
+    """SIC, CIC and NIC of one step, and those of what its method's own loss does."""
+    found = own_loss.own_loss_table(experiment, shown.step)
+    if found is None:
+        return []
+    table = make_table(("class",), own_loss.HEADS)
+    for cells in found.rows:
+        table.add_row(*cells)
+    return [titled(f"Step {shown.step}: {own_loss.TITLE}", table, own_loss.REMARK), plain(found.said), Text()]
 
 
 def _forecast(row: Mapping[Hashable, float]) -> str:

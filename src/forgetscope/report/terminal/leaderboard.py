@@ -10,7 +10,7 @@ from forgetscope.analysis.questions.arms import EVENLY
 from forgetscope.analysis.questions.leaderboard import Leaderboard
 from forgetscope.characters import counted
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
-from forgetscope.report.words.arms import arm_sentence, by_measure
+from forgetscope.report.words.arms import arm_sentences, by_measure
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.units import size_text
 
@@ -36,7 +36,10 @@ def leaderboard_view(boards: Sequence[Leaderboard]) -> RenderableType:
             rest = (PLAIN.number(even.true_spread, 2), PLAIN.number(own["worst_forgetting"].value, 2))
             table.add_row(arm, str(even.n), *values, *rest, size_text(round(own["bytes"].value)), time, matched)
         said = [
-            plain(arm_sentence(by_measure(board.rows, arm, board.step), base)) for arm in board.arms if arm != board.baseline
+            plain(sentence)
+            for arm in board.arms
+            if arm != board.baseline
+            for sentence in arm_sentences(by_measure(board.rows, arm, board.step), base)
         ]
         parts.append(apart(titled(f"Step {board.step}: {board.setting}", table), *said))
     return apart(*parts, Group(*(plain(remark, "dim") for remark in REMARKS)))

@@ -17,11 +17,12 @@ from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.typeset.layout import lay_out
 from forgetscope.report.words.captions import EMPTY, caption
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, RELEASED
+from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, OF_METHOD, RELEASED
 
 FORMS = {  # of coefficients: a title, and what the two forms are called, the paper's first
     ALL_LAYERS: ("All layers against the last, at the same probes", "last layer", "all layers"),
     EVERY_ITERATION: ("Sums over every iteration against sums over epochs", "epochs", "every iteration"),
+    OF_METHOD: ("A method's own loss against plain cross-entropy, at the same probes", "cross-entropy", "own loss"),
     RELEASED: ("NIC as released against NIC as the paper defines it", "as defined", "as released"),
 }
 SHOWN = ("SIC", "CIC", "NIC")

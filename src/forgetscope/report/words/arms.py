@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from forgetscope.analysis.questions.arms import EVENLY, LESS, ArmMeasure
 from forgetscope.analysis.questions.leaderboard import Leaderboard
+from forgetscope.analysis.questions.own_loss import SOURCES
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
+from forgetscope.report.words.own_loss import takes_away
 from forgetscope.report.words.units import size_text
 
 FORGETS = {
@@ -39,10 +41,21 @@ def arm_sentence(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure])
     return f"{said} ({because}). Price: {_price(mine, base)}."
 
 
+def arm_sentences(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure]) -> list[str]:
+    """The same, and where it was measured, which source of interference the arm's own loss takes away in its own network."""
+    changed = {name: f"changed_{name}" for name in SOURCES}
+    if any(name not in side or (side is base and base[name].value) for side in (mine, base) for name in changed.values()):
+        return [arm_sentence(mine, base)]  # not known, or the baseline is not replay
+    if not any(mine[name].value for name in changed.values()):
+        return [arm_sentence(mine, base)]  # and this arm is replay, too
+    differences = {name: mine[measure].as_trained for name, measure in changed.items()}
+    return [arm_sentence(mine, base), takes_away(mine[LESS].arm, differences)]
+
+
 def leaderboard_sentences(boards: Sequence[Leaderboard]) -> list[str]:
-    """One for each method but the baseline, with its step."""
+    """For each method but the baseline, with its step."""
     return [
-        f"Step {board.step}: {arm_sentence(by_measure(board.rows, arm, board.step), base)}"
+        f"Step {board.step}: {' '.join(arm_sentences(by_measure(board.rows, arm, board.step), base))}"
         for board in boards
         if (base := by_measure(board.rows, board.baseline, board.step))
         for arm in board.arms

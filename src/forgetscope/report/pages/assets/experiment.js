@@ -280,6 +280,16 @@
     section.querySelector(".said").replaceChildren(...beside.said.map((text) => element("li", { textContent: text })));
   }
 
+  function drawOwn() {
+    const section = byId("own"),
+      { own } = view.step;
+    if (!section) return;
+    section.hidden = !own;
+    if (!own) return;
+    section.querySelector("tbody").replaceChildren(...own.rows.map((cells) => tableRow(...cells)));
+    section.querySelector(".said").textContent = own.said;
+  }
+
   function drawCurves() {
     const box = byId("curves"),
       { past, curves } = view.step,
@@ -497,6 +507,7 @@
     Object.keys(report.measures).forEach(drawPanel);
     drawTable();
     drawBeside();
+    drawOwn();
     drawCurves();
     drawMatrix();
   }
