@@ -181,5 +181,5 @@ def test_the_command_prints_tables_and_json(made: tuple[Store, list[Made]]) -> N
 
 
 def test_a_store_without_such_steps_says_what_to_set(tiny_store: Path) -> None:
-    with pytest.raises(StoreError, match="all_layers_every, every_iteration or released_nic"):
+    with pytest.raises(StoreError, match="all_layers_every, every_iteration, released_nic or method_interference"):
         approximations(Store(tiny_store))

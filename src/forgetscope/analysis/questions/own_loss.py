@@ -39,7 +39,8 @@ def own_loss(step: StoredTables) -> OwnLoss | None:
 
 def measures_own(step: StoredTables) -> bool:
     """Whether it measured what its method's own loss does."""
-    return "method_sic" in step.table("classes", ["introduced_step", "method_sic"]).column_names
+    own = {f"method_{name}" for name in SOURCES}
+    return own <= set(step.table("classes", ["introduced_step", *own]).column_names)
 
 
 def own_means(step: StoredTables, *, is_replay: bool) -> dict[str, float]:

@@ -20,6 +20,11 @@ REMARKS = (
     "variance: the true one of forgetting over classes, without that noise; true spread: its root (0: none was found)",
 )
 
+OWN_LOSS = (
+    "own loss: mean over past classes of what the method's own updates do, which of replay is SIC, CIC and NIC; changed: that "
+    "minus what replay's would do in the same network (docs/methods.md)"
+)
+
 
 def arms_view(rows: Sequence[ArmMeasure], planned: Sequence[ArmMeasure] = ()) -> RenderableType:
     """Each arm against the first, step by step. planned: the same over the pairs planned at first, if there are more."""
@@ -32,7 +37,8 @@ def arms_view(rows: Sequence[ArmMeasure], planned: Sequence[ArmMeasure] = ()) ->
             before = arm_sentence(first, by_measure(planned, baseline, step))
             parts.append(plain(f"{extension(first['accuracy'].n, mine['accuracy'].n)}. With the former alone: {before}"))
     more = ["again: the baseline with other draws of memory and batches, so that what differs is noise"]
-    remarks = (*(more if any(row.arm == AGAIN for row in rows) else []), *REMARKS)
+    own = [OWN_LOSS] if any(row.measure in OF_OWN_LOSS for row in rows) else []
+    remarks = (*(more if any(row.arm == AGAIN for row in rows) else []), *REMARKS, *own)
     return apart(*parts, Group(*(plain(remark, "dim") for remark in remarks)))
 
 

@@ -13,7 +13,7 @@ from forgetscope.report.words.findings import Shown
 from forgetscope.report.words.notation import PLAIN
 
 TITLE = "what the method's own loss does, beside replay's"
-HEADS = tuple(head for source in SOURCES.values() for head in (source, "own"))
+HEADS = tuple(head for source in SOURCES.values() for head in (source, f"own {source}"))
 UNCHANGED = 0.0005  # a mean and its interval below this are written as 0
 REMARK = (
     "own: of the method's loss and the images that it trains on; beside it of plain cross-entropy and the images that were "
