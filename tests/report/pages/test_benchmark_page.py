@@ -34,6 +34,7 @@ from forgetscope.report.pages.provenance import provenance_of
 from forgetscope.report.typeset.latex import latex_table
 from forgetscope.report.words.definitions import definitions
 from forgetscope.report.words.headlines import headlines
+from forgetscope.report.words.notation import PLAIN
 from forgetscope.spec import AugmentationSpec
 from forgetscope.store import Store
 from made import HOSTILE, make_experiment
@@ -70,6 +71,45 @@ def test_the_headline_says_what_the_terminal_says(analysis: Analysis, page_text:
     worst = analysis.more["class_forgetting"].iloc[0]
     assert "the noise of 100 test images per class alone" in told[1]
     assert f"{worst['class_name']} suffered most" in told[2]
+
+
+def test_the_first_screen_has_every_class_of_its_step_with_both_accuracies(analysis: Analysis, page_text: str) -> None:
+    first = headlines(analysis)[0]
+    assert first.picture is not None
+    section = page_text[page_text.index('<table class="lines">') : page_text.index("</table>")]
+    rows = re.findall(r"<tr class.*?</tr>", section, re.DOTALL)
+    assert len(rows) == len(first.picture.classes)
+    for row, past in zip(rows, first.picture.classes, strict=True):
+        assert f'class={past.id}">{past.name}</a>' in row
+        assert f"{PLAIN.percent(past.learned)} → {PLAIN.percent(past.now)}" in row
+    told = html.unescape(page_text)
+    assert (
+        told.index(first.lead)
+        < told.index(html.unescape(section))
+        < told.index(first.predicted)
+        < told.index('<dl class="card">')
+    )
+
+
+def test_no_class_is_among_those_that_suffer_most_and_least(tmp_path: Path) -> None:
+    text = rendered(analyse(made_store(tmp_path, steps=2, classes=4), resamples=100, cached=False))
+    tables = re.findall(r'<table class="suffering">.*?</table>', text, re.DOTALL)
+    named = [name for table in tables for name in re.findall(r">(class \d)</a>", table)]
+    assert len(set(named)) == len(named) > 0
+
+
+def test_simulated_numbers_judge_no_claim(analysis: Analysis, page_text: str) -> None:
+    assert len(analysis.more["claims"])
+    assert 'id="claims"' not in page_text
+    assert "claims" not in embedded(page_text, "exhibits")
+    assert "nothing here speaks for or against the paper’s claims" in page_text
+    assert "<title>Simulated forgetting" in page_text
+
+
+def test_a_store_of_trained_steps_says_how_claims_fared(tmp_path: Path) -> None:
+    text = rendered(analyse(made_store(tmp_path, steps=2, classes=4), resamples=100, cached=False))
+    assert 'id="claims"' in text
+    assert "made up" not in text
 
 
 def test_every_table_and_figure_has_a_place_a_link_and_a_line_on_how_to_read_it(analysis: Analysis, page_text: str) -> None:
@@ -238,6 +278,26 @@ def test_a_link_opens_the_tab_that_holds_its_exhibit(page: Page) -> None:
     page.locator("#fig-controlled_exps_distributions .boxlayer").wait_for()
     assert page.locator("#tab-figures").get_attribute("aria-selected") == "true"
     assert page.locator("#headline").is_hidden()
+
+
+@pytest.mark.browser
+def test_the_first_screen_needs_no_script(page_file: Path, browser: Browser) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(page_file.as_uri())
+    bars = page.locator(".lines").first.locator(".track b")
+    widths = [bars.nth(i).bounding_box()["width"] for i in range(bars.count())]  # type: ignore[index]
+    assert widths[0] > 20
+    assert page.locator(".result .finding").first.is_visible()
+
+
+@pytest.mark.browser
+def test_a_name_on_the_first_screen_opens_the_class_in_that_step(analysis: Analysis, page: Page) -> None:
+    shown = headlines(analysis)[0].picture
+    assert shown is not None
+    page.locator(".lines").first.get_by_role("link", name=shown.classes[1].name, exact=True).click()
+    page.locator("#class h3", has_text=shown.classes[1].name).wait_for()
+    assert page.locator("#tab-explorer").get_attribute("aria-selected") == "true"
+    assert page.evaluate("readState().experiment") == shown.step[:8]
 
 
 @pytest.mark.browser
@@ -417,6 +477,7 @@ def test_classes_are_pictured_where_the_data_set_is_at_hand(tmp_path: Path, brow
     path.write_text(rendered(analyse(store, resamples=100, cached=False), lambda facts: painted(8)), encoding="utf-8")
     page = browser.new_page()
     page.goto(path.as_uri())
+    page.locator(".worst .one > .image canvas").first.wait_for()
     for tab, chart in (("explorer", "#scatter"), ("figures", "#figures .exhibit:has-text('Forgetting')")):
         visit(page, tab)
         point = page.locator(f"{chart} path.point").first

@@ -22,12 +22,13 @@ from forgetscope.analysis.statistics.estimates import mean_estimate
 from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, packed, packed_frame, page, script_digest
+from forgetscope.report.pages.picture import Picture, picture
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
 from forgetscope.report.words import methods
 from forgetscope.report.words.arms import by_measure, leaderboard_sentences
 from forgetscope.report.words.captions import notes
-from forgetscope.report.words.headlines import headlines
+from forgetscope.report.words.headlines import Headline, headlines
 
 SCRIPTS = (
     *("core.js", "terms.js", "downloads.js", "tables.js", "charts.js"),
@@ -41,16 +42,18 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
 
     script, plotly = "\n".join(asset(name) for name in SCRIPTS), get_plotlyjs()
     samples = analysis.collection.samples
-    found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data"]
+    simulated = analysis.collection.simulated
+    hidden = {"claims"} if simulated else set[str]()  # made-up results speak neither for the paper nor against it
+    found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data" and shown.exhibit.label not in hidden]
     compared = _policies(provenance.policies) if provenance.policies else None
     ranked = _side_by_side(provenance.boards) if provenance.boards else None
     in_pairs = [shown for shown in (compared, ranked) if shown is not None]
     return page(
         "benchmark.html.j2",
         title=", ".join(dict.fromkeys(sample.benchmark for sample in samples)) or "empty store",
-        simulated=analysis.collection.simulated,
-        headlines=[headline for headline in headlines(analysis) if headline.cards],
-        claims=analysis.more["claims"]["verdict"].value_counts().to_dict(),
+        simulated=simulated,
+        openings=_openings(analysis),
+        claims={} if simulated else analysis.more["claims"]["verdict"].value_counts().to_dict(),
         groups=_grouped(shown for shown in found if shown.exhibit.part != "figures"),
         figures=[_article(shown) for shown in found if shown.exhibit.part == "figures"],
         missing=_missing(analysis),
@@ -77,6 +80,13 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
             "plotly": packed(plotly),
         },
     )
+
+
+def _openings(analysis: Analysis) -> list[tuple[Headline, Picture | None, str]]:
+    """Of each headline that says something: with its picture, and the benchmark that its classes are of."""
+    of = [sample.benchmark for sample in analysis.collection.samples for _ in sample.numbers]
+    every = zip(headlines(analysis), of, strict=True)
+    return [(one, picture(one.picture) if one.picture else None, benchmark) for one, benchmark in every if one.cards]
 
 
 def _embedded(shown: Shown, explorer: Explorer) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def page(template: str, **content: object) -> str:
 
     loader = PackageLoader(__package__, "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = PLAIN.number
+    environment.filters |= {"number": PLAIN.number, "percent": PLAIN.percent}
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
     return environment.get_template(template).render(**content, definitions=definitions())
 

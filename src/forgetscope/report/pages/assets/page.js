@@ -96,6 +96,21 @@ for (const article of document.querySelectorAll("[data-exhibit]")) {
   if (larger) larger.onclick = () => exhibit().then(() => choices.chart() && enlarge(choices.chart(), titleOf(article)));
 }
 
+// The first screen is painted without its images, which are decoded for it then.
+async function showImages() {
+  await painted();
+  const places = [...document.querySelectorAll("[data-image]")];
+  if (!places.length) return;
+  const { data, data_of } = await pack("explorer");
+  for (const place of places) {
+    const image = thumbnail(data, data_of[place.dataset.benchmark], place.dataset.image);
+    if (image) image.removeAttribute("style"); // as large as its place
+    place.replaceChildren(...(image ? [image] : []));
+    place.hidden = !image;
+  }
+}
+showImages();
+
 for (const bar of document.querySelectorAll("[data-interval]")) {
   const [value, low, high] = bar.dataset.interval.split(" ").map((text) => (text === "nan" ? null : Number(text)));
   bar.replaceWith(intervalBar(value, low, high, [-0.2, 1]));
