@@ -103,7 +103,10 @@ def test_it_draws_without_an_error(store: Store, tmp_path: Path, browser: Browse
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(path.as_uri())
     page.wait_for_selector("#accuracy .hm")
-    for button in page.locator("button").all():
+    for button in page.locator(".buttons button").all():
         button.click()
+    page.locator("#table tbody a", has_text="owl").click()
+    page.locator("#class h3", has_text="owl").wait_for()
+    page.locator("#class .xtitle", has_text="Epoch").wait_for()
     assert complaints == []
     assert page.evaluate("window.hacked") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from playwright.sync_api import Browser, Page
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.report.pages.experiment import render_page
 from forgetscope.report.pages.explorer import explore_chain
+from forgetscope.report.words.definitions import definitions
 from forgetscope.store import Store
 from made import HOSTILE, PROBES, make_experiment, small, strips
 
@@ -124,7 +126,7 @@ def test_the_page_requests_nothing_but_itself_and_reports_no_error(store: Store,
     page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     address = show(page, small(store), tmp_path)
-    for button in page.locator("button").all():
+    for button in page.locator(".buttons button").all():
         button.click()
     page.locator("summary").click()
     assert [url for url in requests if not url.startswith("data:")] == [address]
@@ -239,6 +241,128 @@ def test_a_chosen_class_shows_what_happened_to_it(store: Store, tmp_path: Path, 
     page.locator("#class .js-line").last.wait_for()
 
 
+@pytest.mark.browser
+def test_one_choice_of_a_step_governs_charts_panel_and_address(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    address = show_whole(page, small(store), tmp_path)
+    page.get_by_role("button", name="Step 2").click()
+    page.locator("#class-names option").first.wait_for(state="attached")
+    page.locator("#table tbody a", has_text="class 1").click()
+    page.locator("#class h3", has_text="class 1").wait_for()
+    assert "Step 2" in page.locator("#class").inner_text()
+    assert page.locator("#classes tbody tr").count() == page.locator("#table tbody tr").count() == 2
+    page.get_by_role("button", name="Step 3").click()
+    page.locator("#class .how", has_text="Step 3").first.wait_for()
+    assert page.locator("#class h3").inner_text() == "class 1"
+    assert page.locator("#classes tbody tr").count() == 4
+    again = browser.new_page()
+    again.goto(page.evaluate("location.href").replace("step=3", "step=2"))
+    again.locator("#class .how", has_text="Step 2").first.wait_for()
+    assert again.get_by_role("button", name="Step 2").get_attribute("aria-pressed") == "true"
+    assert again.locator("#finding").inner_text().startswith("Step 2:")
+    assert again.url.startswith(address)
+
+
+@pytest.mark.browser
+def test_every_point_of_a_chart_opens_its_class(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show_whole(page, small(store), tmp_path)
+    page.locator("#scatter .point").first.wait_for()
+    for chart in ("#panel-nic path.point >> nth=0", "#matrix .nsewdrag", "#accuracy .nsewdrag"):
+        page.evaluate("location.hash = '#?step=3'")
+        page.locator("#class .empty").wait_for()
+        point_at(page, chart, across=0.5, down=0.5)
+        page.mouse.down()
+        page.mouse.up()
+        page.locator("#class h3").wait_for()
+    assert page.evaluate("Number(readState().class)") >= 0
+
+
+@pytest.mark.browser
+def test_charts_and_tables_of_an_experiment_can_be_taken_away(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show_whole(page, small(store), tmp_path)
+    groups = page.get_by_role("group", name="Downloads of")
+    names = [groups.nth(i).get_attribute("aria-label") for i in range(groups.count())]
+    assert len(set(names)) == len(names) >= 11  # five panels, table, curves, matrix, points, confusion, accuracies
+    with page.expect_download() as saved:
+        groups.nth(5).get_by_role("button", name="Download CSV").click()
+    rows = list(csv.DictReader(saved.value.path().read_text().splitlines()))
+    assert saved.value.suggested_filename == "table-step-3.csv"
+    step = page.evaluate("JSON.parse(byId('report').textContent).steps.at(-1)")
+    assert [float(row["sic"]) for row in rows] == [row["sic"] for row in step["past"]]
+    for kind, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+        with page.expect_download() as saved:
+            page.locator("#matrix").locator("xpath=ancestor::figure").get_by_role("button", name=f"Download {kind}").click()
+        assert saved.value.path().read_bytes().startswith(start)
+    page.get_by_role("button", name="Enlarge: Cumulative coefficient").press("Enter")
+    page.locator("dialog.enlarged .js-line").first.wait_for()
+    page.keyboard.press("Escape")
+    page.locator("dialog.enlarged").wait_for(state="detached")
+
+
+@pytest.mark.browser
+def test_an_experiment_prints_whole(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page(color_scheme="dark", viewport={"width": 1440, "height": 900})
+    show_whole(page, make_experiment(store, steps=3, classes=30), tmp_path)
+    page.locator("#scatter .point").first.wait_for()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 718, "height": 1000})  # a sheet of A4 without its margins
+    for name in ("#table", "#matrix", "#accuracy", "#curves"):
+        box = page.locator(name).bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 718, name
+    assert page.locator("#table").evaluate("table => table.parentElement.scrollHeight - table.parentElement.clientHeight") <= 1
+    assert page.locator(".fg-bar i").first.evaluate("bar => getComputedStyle(bar).printColorAdjust") == "exact"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator(".settings").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert page.locator(".settings").is_hidden()
+
+
+@pytest.mark.browser
+def test_range_and_half_gap_stand_beside_their_noise(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show(page, small(store), tmp_path)
+    step = page.evaluate("JSON.parse(byId('report').textContent).steps.at(-1)")
+    bands = page.locator("#cards .noise i")
+    assert bands.count() == 2
+    for i, name in enumerate(("range_floor", "half_gap_floor")):
+        assert float(bands.nth(i).evaluate("band => band.style.width").split("(")[-1].split("%")[0]) == pytest.approx(
+            100 * step[name]
+        )
+
+
+@pytest.mark.browser
+def test_words_of_an_experiment_are_explained_to_keys(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show(page, small(store), tmp_path)
+    word = page.locator("#cards .term", has_text="FG-R")
+    word.focus()
+    page.keyboard.press("Enter")
+    assert definitions()["FG-R"].short in page.locator("#definition").inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator("#definition").is_hidden()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1440, 390])
+def test_axe_finds_nothing_on_the_page_of_an_experiment(store: Store, tmp_path: Path, browser: Browser, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+        show_whole(page, small(store), tmp_path)
+        page.locator("#table tbody a").first.click()
+        page.locator("#class h3").wait_for()
+        page.locator("summary").click()
+        found = axe.Axe().run(page).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], scheme
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "store")
@@ -250,6 +374,16 @@ def show(page: Page, experiment: Experiment, folder: Path) -> str:
     """Open the experiment's page from a file; returns its address."""
     path = folder / "page.html"
     path.write_text(render_page(experiment, strips()), encoding="utf-8")
+    page.goto(path.as_uri())
+    page.wait_for_selector("#accuracy .hm")
+    return path.as_uri()
+
+
+def show_whole(page: Page, experiment: Experiment, folder: Path) -> str:
+    """The same with the section about one class."""
+    path = folder / "whole.html"
+    text = render_page(experiment, strips(), explore_chain(experiment.steps, lambda facts: None))
+    path.write_text(text, encoding="utf-8")
     page.goto(path.as_uri())
     page.wait_for_selector("#accuracy .hm")
     return path.as_uri()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from forgetscope.analysis.questions.learned_classes import Ranking
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.rows import matching, records
+from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.report.words.headlines import headlines
 from forgetscope.report.words.notation import PLAIN
 
@@ -29,6 +33,39 @@ def test_the_table_of_weights_has_the_intervals_that_claims_are_judged_by(analys
     weights = records(matching(analysed.tables["coefficients"], quantity="NIC", **asked))
     smallest = min(weights, key=lambda row: row["mean"])
     assert [smallest[name] for name in ("mean", "mean_lo", "mean_hi")] == [judged[name] for name in ("value", "low", "high")]
+
+
+def test_a_card_names_the_best_predictor_only_where_intervals_bear_it_out(
+    analysed: Analysis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forgetscope.report.words import headlines as module
+
+    first, second = "NIC", "SIC"
+    rho = {first: Estimate(0.5, 0.4, 0.6, 9), second: Estimate(0.3, 0.2, 0.4, 9)}
+    expected = {
+        "best": "Best predictor: NIC",
+        "alike": "Predict alike: NIC and SIC",
+        "unclear": "Predicts it, if not clearly best: NIC",
+        "none": None,
+        "too few": None,
+    }
+    for verdict, label in expected.items():
+        made = Ranking((first, second), rho, Estimate(0.2, 0.1, 0.3, 9), verdict)  # type: ignore[arg-type]
+        monkeypatch.setattr(module, "ranking", lambda sample, number, made=made: made)
+        cards = [card.label for card in headlines(analysed)[0].cards]
+        assert (label in cards) if label else not any("redict" in one for one in cards)
+
+
+def test_nothing_knows_early_what_it_does_not_know_in_the_end(analysed: Analysis, monkeypatch: pytest.MonkeyPatch) -> None:
+    from forgetscope.report.words import headlines as module
+
+    cards = [card.label for card in headlines(analysed)[0].cards]
+    assert any(label.endswith("knows from") for label in cards)
+    rho = {name: Estimate(0.1, -0.2, 0.3, 9) for name in ("SIC", "CIC", "NIC")}
+    monkeypatch.setattr(module, "ranking", lambda sample, number: Ranking(tuple(rho), rho, None, "none"))
+    first = headlines(analysed)[0]
+    assert not any(card.label.endswith("knows from") for card in first.cards)
+    assert not any("final strength" in sentence for sentence in first.sentences)
 
 
 def test_controlled_experiments_are_told(analysed: Analysis) -> None:

@@ -34,7 +34,7 @@ SCRIPTS = (
     *("core.js", "terms.js", "downloads.js", "tables.js", "charts.js"),
     *("panel.js", "explorer.js", "warning.js", "page.js"),
 )
-STYLES = ("base.css", "terms.css", "explorer.css", "benchmark.css")
+STYLES = ("base.css", "terms.css", "explorer.css", "benchmark.css", "print.css")
 
 
 def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provenance) -> str:
@@ -171,7 +171,8 @@ def _side_by_side(boards: Sequence[Leaderboard]) -> Shown:
 def _missing(analysis: Analysis) -> list[str]:
     """What this store cannot show, a sentence each."""
     told = [f"{text[0].upper()}{text[1:]}" for text in analysis.more["missing"]["what"].tolist()]
-    empty = [label for label in (*TABLES, *FIGURES) if (analysis.tables | analysis.figures)[label].empty]
+    every = {**TABLES, **FIGURES}
+    empty = [exhibit.title for label, exhibit in every.items() if (analysis.tables | analysis.figures)[label].empty]
     if empty:
-        told.append(f"Nothing in the store belongs to {', '.join(empty)}.")
+        told.append(f"Nothing in the store belongs to: {'; '.join(empty)}.")
     return told

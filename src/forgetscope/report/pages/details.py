@@ -55,7 +55,8 @@ def _trajectories(step: StoredTables, classes: Sequence[int], *, simulated: bool
     probes = step.table("probes").to_pandas()
     for name in ("forecast",) if simulated else (*LOSSES, "forecast"):
         if name in probes and probes[name].notna().any():
-            values = probes.pivot(index="probe", columns="class_id", values=name)[list(classes)].to_numpy(np.float64)
+            table = probes.pivot(index="probe", columns="class_id", values=name)  # of an observed step some may be missing
+            values = table.reindex(columns=list(classes)).to_numpy(np.float64)
             lines[name] = values[kept].T
     traces = {name: [trace(line) for line in own] for name, own in lines.items()}
     why = {"no_losses": "Losses are not simulated." if simulated else UNKNOWN} if "loss_full" not in lines else {}

@@ -28,6 +28,7 @@ SUMMARISED = (
     *("accuracy", "new_accuracy"),
 )
 
+STYLES = ("base.css", "terms.css", "explorer.css", "print.css")
 LISTED = 10  # other monitors of the store
 
 
@@ -40,7 +41,7 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
     from plotly.offline import get_plotlyjs
 
     exploring = explorer is not None and bool(experiment.summaries)
-    own = ["core.js", "terms.js", "experiment.js", *(["panel.js", "explorer.js"] if exploring else [])]
+    own = ["core.js", "terms.js", "downloads.js", "experiment.js", *(["panel.js", "explorer.js"] if exploring else [])]
     scripts = [get_plotlyjs(), "\n".join([*map(asset, own), *(["startExplorer();"] if exploring else [])])]
     return page(
         "experiment.html.j2",
@@ -55,7 +56,7 @@ def render_page(experiment: Shown, thumbnails: Mapping[int, bytes], explorer: Ex
         own_loss=own_loss,
         images=bool(thumbnails),
         document=_document(experiment, thumbnails),
-        css=asset("base.css") + asset("terms.css") + asset("explorer.css"),
+        css="".join(map(asset, STYLES)),
         packs=explorer.embedded() if explorer is not None and exploring else {},
         scripts=scripts,
         digests=[script_digest(script) for script in scripts],

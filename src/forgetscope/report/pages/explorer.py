@@ -16,7 +16,7 @@ from forgetscope.data.images import DataSet, image_sheet
 from forgetscope.outputs import Progress, unheard
 from forgetscope.report.pages.details import DIGITS, detail
 from forgetscope.report.pages.packing import numbers, packed
-from forgetscope.store import Store, StoredStep, past_rows
+from forgetscope.store import Store, StoredObserved, StoredStep, StoredTables, past_rows
 
 DataSource = Callable[[dict[str, Any]], DataSet | None]
 
@@ -116,6 +116,16 @@ def explore_chain(steps: Sequence[StoredStep], find_data: DataSource) -> Explore
     return builder.finished([{"benchmark": "", "policy": "", "cells": cells}])
 
 
+def explore_observed(steps: Sequence[StoredObserved]) -> Explorer:
+    """Of what a monitor saw: every step in detail. Its images are not known."""
+    builder, cells = _Builder(lambda facts: None, REHEARSED_ALONE), []
+    for i, step in enumerate(steps):
+        if past_rows(step.table("classes").to_pandas(), step.number).any():
+            where = {"step": step.number, "retention": "", "increment": "", "experiments": [[step.id, ""]]}
+            cells.append({**where, "runs": builder.added([builder.run(step, steps[:i], benchmark="")])})
+    return builder.finished([{"benchmark": "", "policy": "", "cells": cells}], counted="epoch")
+
+
 def _numbers(store: Store) -> dict[str, int]:
     """By step: the number of its experiment in the first plan that has it, from 1. What is wrong with plans, others say."""
     found: dict[str, int] = {}
@@ -163,7 +173,9 @@ class _Builder:
         self.runs.append(runs)
         return len(self.runs) - 1
 
-    def run(self, step: StoredStep, before: Sequence[StoredStep] | None, *, benchmark: str) -> dict[str, Any]:
+    def run(
+        self, step: StoredStep | StoredObserved, before: Sequence[StoredTables] | None, *, benchmark: str
+    ) -> dict[str, Any]:
         """before: the steps that it was built on, of one that is shown in detail."""
         rows = step.table("classes").to_pandas()
         position = self.data_of[benchmark] = self._data(step)
@@ -173,7 +185,7 @@ class _Builder:
         if step.info["environment"] not in self.environments:
             self.environments.append(step.info["environment"])
         past = rows[past_rows(rows, step.number)]
-        run: dict[str, Any] = {"id": step.id, "seed": step.spec.seed, "data": position, "classes": past["class_id"].tolist()}
+        run: dict[str, Any] = {"id": step.id, "data": position, "classes": past["class_id"].tolist()}
         for name in ("forgetting", "accuracy_when_learned", "accuracy", *MEASURES):
             run[name] = numbers(past[name].to_numpy(np.float64).tolist(), DIGITS)
         if past["missing"].notna().any():
@@ -184,7 +196,7 @@ class _Builder:
             run["detail"] |= self._rehearsed(step, classes, position)
         return run
 
-    def finished(self, groups: list[dict[str, Any]]) -> Explorer:
+    def finished(self, groups: list[dict[str, Any]], counted: str = "iteration") -> Explorer:
         known = {position: sheet for position, sheet in self.sheets.items() if sheet is not None}
         encoded = {}
         for position, sheet in known.items():
@@ -195,11 +207,12 @@ class _Builder:
                 if run["data"] == position and "detail" in run:
                     chosen = run["detail"]["rehearsal"]
                     run["detail"]["rehearsal"] = [[places[i] for i in images if i in places] for images in chosen]
-        index = {"measures": MEASURES, "groups": groups, "data": self.data, "data_of": self.data_of}
+        index = {"measures": MEASURES, "counted": counted, "groups": groups, "data": self.data, "data_of": self.data_of}
         return Explorer(index, self.runs, encoded, self.environments, self.names)
 
-    def _data(self, step: StoredStep) -> int:
-        facts = step.info["data"]
+    def _data(self, step: StoredStep | StoredObserved) -> int:
+        observed = isinstance(step, StoredObserved)  # by somebody whose data nobody knows
+        facts = {"name": step.name, "image_size": "", "digest": ""} if observed else step.info["data"]
         key = f"{facts['name']} {facts['image_size']} {facts['digest']}"
         if key not in self._keys:
             self._keys[key] = len(self.data)
@@ -208,7 +221,7 @@ class _Builder:
             self.sheets[self._keys[key]] = None if found is None else Sheet(found, self.rehearsed)
         return self._keys[key]
 
-    def _rehearsed(self, step: StoredStep, classes: list[int], position: int) -> dict[str, Any]:
+    def _rehearsed(self, step: StoredTables, classes: list[int], position: int) -> dict[str, Any]:
         """How many images of each class are rehearsed, and the first of them."""
         kept = step.table("rehearsal").to_pandas().sort_values(["class_id", "position"], kind="stable")
         by_class = {id: rows["image"].tolist() for id, rows in kept.groupby("class_id")}
@@ -217,7 +230,7 @@ class _Builder:
         if sheet is not None:
             count = len(sheet.data.train.labels)
             sheet.wanted += [[image for image in chosen if image < count] for chosen in shown]
-            for id in (*classes, *step.spec.classes):
+            for id in (*classes, *step.new_classes):
                 if id not in sheet.thumbnails and len(found := np.flatnonzero(sheet.data.train.labels == id)):
                     sheet.thumbnails[id] = int(found[0])
         return {"rehearsed": [len(chosen) for chosen in images], "rehearsal": [] if sheet is None else shown}

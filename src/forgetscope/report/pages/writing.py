@@ -12,7 +12,7 @@ from forgetscope.files import replace_durably
 from forgetscope.outputs import PAGE, Progress, refuse_foreign_file, unheard
 from forgetscope.report.pages.benchmark import render_benchmark
 from forgetscope.report.pages.experiment import render_page
-from forgetscope.report.pages.explorer import explore, explore_chain
+from forgetscope.report.pages.explorer import explore, explore_chain, explore_observed
 from forgetscope.report.pages.provenance import provenance_of
 
 
@@ -35,7 +35,7 @@ def write_report(shown: Experiment | Observed | Analysis, path: str | Path, *, p
         strips = {} if data is None else class_strips(data, shown.classes["class_id"].unique().tolist())
         page = render_page(shown, strips, explore_chain(shown.steps, recorded_data))
     elif isinstance(shown, Observed):
-        page = render_page(shown, {})
+        page = render_page(shown, {}, explore_observed(shown.steps))
     else:
         page = render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))
     try:

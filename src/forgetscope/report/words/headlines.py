@@ -16,7 +16,7 @@ from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
 from forgetscope.analysis.inputs.samples import Sample
 from forgetscope.analysis.inputs.training_shares import BEFORE, EARLY
 from forgetscope.analysis.questions.example import Example, example
-from forgetscope.analysis.questions.learned_classes import learned_classes, ranking
+from forgetscope.analysis.questions.learned_classes import Ranking, learned_classes, ranking
 from forgetscope.analysis.rows import Row, estimate_of, matching, records
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.characters import counted
@@ -67,19 +67,20 @@ def headlines(analysis: Analysis) -> list[Headline]:
 def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
     where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(step)}
     most, least = _extremes(analysis.more.get("class_forgetting"), where)
+    ranked = ranking(sample, step)
     parts = [
         *_uneven(analysis, where),
         *_noise(analysis, where),
         *_suffering(most, least),
-        *_predicting(analysis, where),
+        *_predicting(analysis, where, ranked),
         *_forecasts(analysis, where),
-        *_early(analysis, where, sample.probes(step)),
+        *_early(analysis, where, sample.probes(step), ranked),
         *_controlled(analysis, where),
     ]
     made = " (simulated: nothing was trained)" if sample.simulated else ""
     usual = any(other.policy == "uniform" for other in analysis.collection.samples)
     learned, picture = learned_classes(sample, step), example(sample, step, Store(analysis.store))
-    first = opening(learned, picture, ranking(sample, step))
+    first = opening(learned, picture, ranked)
     return Headline(
         f"{sample.title}: {counted_steps(int((sample.number == step).sum()), step)}{made}",
         usual and sample.policy != "uniform",
@@ -164,25 +165,21 @@ def _met(row: Row) -> str:
     return _told(row) if row["n"] > 2 else PLAIN.number(row["mean"])
 
 
-def _predicting(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
+def _predicting(analysis: Analysis, where: dict[str, str], ranked: Ranking | None) -> Iterator[tuple[str, Card | None]]:
     rows = _rows(analysis.tables.get("spearman_individual_coefficients"), where)
     known = {name: rows[name, "rho"] for name in THREE if (name, "rho") in rows and not math.isnan(rows[name, "rho"]["mean"])}
     if not known:
         return
     order = sorted(known, key=lambda name: -known[name]["mean"])
-    best = known[order[0]]
     told = ", ".join(f"{name} {_told(known[name])}" for name in order)
     row = noise_row(analysis, where)
     ceiling = "" if row is None else f" A predictor that knew the true forgetting would reach {_told(row, 'ceiling')}."
     most = "" if row is None else f", of {PLAIN.number(row['ceiling'])} that noise leaves"
-    yield (
-        f"What predicts it: {told} (mean rank correlation with forgetting).{ceiling}",
-        Card(
-            f"Best predictor: {order[0]}",
-            PLAIN.number(best["mean"]),
-            f"{_interval(best)}rank correlation with forgetting{most}; n = {best['n']}",
-        ),
-    )
+    card = None
+    if ranked is not None and (label := _leading(ranked)) and (first := known.get(ranked.order[0])):
+        note = f"{_interval(first)}rank correlation with forgetting{most}; n = {first['n']}"
+        card = Card(label, PLAIN.number(first["mean"]), note)
+    yield f"How each ranks classes by forgetting: {told} (mean rank correlation).{ceiling}", card
     given = [rows[name, "rho_p"] for name in order]
     if not all(math.isnan(row["mean"]) for row in given):
         told = ", ".join(f"{row['quantity']} {_told(row)}" for row in given)
@@ -201,6 +198,20 @@ def _predicting(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str
     if weights:
         told = "; ".join(_weights([row for row in weights if row["quantity"] == name]) for name in THREE)
         yield f"Their standardised weights in it, partition by partition (t intervals): {told}.", None
+
+
+def _leading(ranked: Ranking) -> str:
+    """How a card calls what ranks classes best, as far as intervals bear it out; empty where nothing does."""
+    if ranked.verdict in ("too few", "none"):
+        return ""
+    first, *others = ranked.order
+    match ranked.verdict:
+        case "best":
+            return f"Best predictor: {first}"
+        case "alike":
+            return f"Predict alike: {first} and {others[0]}"
+        case _:
+            return f"Predicts it, if not clearly best: {first}"
 
 
 def _weights(rows: list[Row]) -> str:
@@ -237,19 +248,16 @@ def _forecasts(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str,
         )
 
 
-def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[tuple[str, Card | None]]:
+def _early(analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranking | None) -> Iterator[tuple[str, Card | None]]:
     rows = _rows(analysis.more.get("earliness"), where)
-    starts = {name: rows[name, "rho"] for name in THREE if (name, "rho") in rows}
+    starts = {name: rows[name, "rho"] for name in THREE if (name, "rho") in rows and _ranks(ranked, name)}
     if starts:
         told = ", ".join(f"{name} {since(row['share'])}" for name, row in starts.items())
         name, first = min(starts.items(), key=lambda item: -item[1]["final"])
+        note = f"{since(first['share'])}, within 0.02 of its final {PLAIN.number(first['final'])}"
         yield (
             f"From how early on, within 0.02 of their final strength: {told}.",
-            Card(
-                f"{name} knows from",
-                PLAIN.percent(first["share"]),
-                f"{since(first['share'])}, within 0.02 of its final {PLAIN.number(first['final'])}",
-            ),
+            Card(f"{name} knows from", PLAIN.percent(first["share"]), note) if first["share"] < 1 else None,
         )
     flagged = _matching(analysis.more.get("early_warning"), where | {"group": GROUP, "predictor": MODEL})
     known = [row for row in flagged if not math.isnan(row["precision"])]
@@ -265,6 +273,11 @@ def _early(analysis: Analysis, where: dict[str, str], probes: int) -> Iterator[t
                 f"{_interval(row, 'precision')}{moment(row['share'])}; n = {row['n']}",
             ),
         )
+
+
+def _ranks(ranked: Ranking | None, name: str) -> bool:
+    """Whether it ranks classes at the end at all: of anything else the end is noise, and nothing to be early about."""
+    return ranked is not None and name in ranked.rho and ranked.rho[name].n > 1 and ranked.rho[name].low > 0
 
 
 def moment(share: float, probes: int | None = None) -> str:

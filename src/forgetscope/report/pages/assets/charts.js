@@ -112,7 +112,8 @@ function courseFigure(rows, width, look) {
       layout.annotations.push(panelTitle(look, title, across[0], up[1]));
       Object.entries(STATISTICS).forEach(([statistic, name], q) => {
         const own = rows.filter((row) => row.subset === subset && row.quantity === quantity && row.statistic === statistic),
-          { colour, dash } = series(look, q),
+          { colour } = series(look, 2 * q), // blue and vermilion, as in documents
+          { dash } = series(look, q),
           common = { x: own.map((row) => row.share), type: "scatter", mode: "lines", xaxis: x, yaxis: y };
         // ends: from a row to [low, high], null where it is unknown.
         const band = (ends, opacity) => {

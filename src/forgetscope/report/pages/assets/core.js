@@ -217,6 +217,36 @@ const panelTitle = (look, text, x, y) => ({
   font: { size: 12.5, color: look.ink },
 });
 
+// Where each label of points, all in pixels, fits without touching a point or another label; the extremes come first, null where
+// there is no room.
+function placeLabels(font, points, names, [width, height]) {
+  const brush = document.createElement("canvas").getContext("2d");
+  brush.font = `11px ${font}`;
+  const taken = points.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
+  const places = points.map(() => null);
+  const order = points.map((_, i) => (i % 2 ? points.length - (i + 1) / 2 : i / 2));
+  for (const i of order) {
+    const [x, y] = points[i],
+      w = brush.measureText(names[i]).width + 4;
+    const candidates = {
+      "middle right": [x + 6, y - 7, x + 10 + w, y + 7],
+      "middle left": [x - 10 - w, y - 7, x - 6, y + 7],
+      "top center": [x - w / 2, y - 21, x + w / 2, y - 6],
+      "bottom center": [x - w / 2, y + 6, x + w / 2, y + 21],
+    };
+    for (const [place, box] of Object.entries(candidates)) {
+      const free = taken.every(
+        (other, k) => k === i || box[2] < other[0] || other[2] < box[0] || box[3] < other[1] || other[3] < box[1],
+      );
+      if (!free || box[0] < 0 || box[2] > width + 8 || box[1] < -8 || box[3] > height) continue;
+      places[i] = place;
+      taken.push(box);
+      break;
+    }
+  }
+  return places;
+}
+
 async function draw(box, traces, layout) {
   await loadPlotly();
   await drawNow(box, traces, layout);

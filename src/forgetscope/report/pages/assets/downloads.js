@@ -86,7 +86,8 @@ function scaleAxes(box, factor) {
   Plotly.relayout(box, changes);
 }
 
-// The buttons of a chart that is drawn in `box` now or later. columns: from nothing to arrays by column, what it shows.
+// The buttons of a chart that is drawn in `box` now or later. name: of its files, from nothing, for it may change with what is
+// shown. columns: from nothing to arrays by column, what it shows.
 function chartTools(box, { name, title, columns }) {
   const choices = { chart: () => box, columns },
     button = (text, label, onclick) =>
@@ -97,7 +98,7 @@ function chartTools(box, { name, title, columns }) {
     button("Enlarge", `Enlarge: ${title}`, () => box.classList.contains("drawn") && enlarge(box, title)),
     ...["png", "svg", "csv"].map((kind) =>
       button(kind.toUpperCase(), `Download ${kind.toUpperCase()}`, () => {
-        if (kind === "csv" || box.classList.contains("drawn")) DOWNLOADS[kind](name, choices);
+        if (kind === "csv" || box.classList.contains("drawn")) DOWNLOADS[kind](name(), choices);
       }),
     ),
   );

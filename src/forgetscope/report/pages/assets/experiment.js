@@ -2,8 +2,13 @@
 (() => {
   const report = JSON.parse(byId("report").textContent);
   const classOf = (id) => report.classes[id];
-  const view = { step: report.steps[report.steps.length - 1], coefficient: "sic" };
+  const view = { step: stepOf(readState().step), coefficient: "sic" };
   let look;
+
+  // The step of an address, or the last one.
+  function stepOf(number) {
+    return report.steps.find(({ step }) => String(step) === number) ?? report.steps[report.steps.length - 1];
+  }
 
   // ---- Words, numbers and colours
 
@@ -103,7 +108,28 @@
       highlight(said.id);
       return [said.title, said.rows, (said.images ?? [said.id]).flatMap(thumbnail)];
     };
-    tell(box, told, { onleave: unmark });
+    const opened = (point) => {
+      const said = describe(point);
+      if (said) openPanel(said.id);
+    };
+    tell(box, told, { onclick: detailed ? opened : null, onleave: unmark });
+  }
+
+  // The panel of a class, in the step that the page shows.
+  const detailed = Boolean(byId("class"));
+  const panelOf = (id) => ({ step: view.step.step, class: id });
+  function openPanel(id) {
+    unmark();
+    openClass(panelOf(id));
+  }
+  function linkTo(id, called) {
+    const link = element("a", { ...called, href: addressOf(panelOf(id)) });
+    link.onclick = (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      openPanel(id);
+    };
+    return link;
   }
 
   function leaveOut(box, reason) {
@@ -124,13 +150,21 @@
 
   // ---- The sections
 
+  const RANGE = ["forgetting_range", "range_floor"],
+    GAP = ["forgetting_half_gap", "half_gap_floor"];
+
   function drawCards() {
     const { step } = view;
     const alone = (floor) => (floor === null ? "" : `; ${decimal(floor)} by noise alone`);
     const cards = [
       ["Mean forgetting (FG)", decimal(step.mean_forgetting), "share of accuracy lost, 1 is all of it"],
-      ["Range (FG-R)", decimal(step.forgetting_range), `most minus least forgotten class${alone(step.range_floor)}`],
-      ["Half gap (FG-HG)", decimal(step.forgetting_half_gap), `more minus less forgotten half${alone(step.half_gap_floor)}`],
+      ["Range (FG-R)", decimal(step.forgetting_range), `most minus least forgotten class${alone(step.range_floor)}`, RANGE],
+      [
+        "Half gap (FG-HG)",
+        decimal(step.forgetting_half_gap),
+        `more minus less forgotten half${alone(step.half_gap_floor)}`,
+        GAP,
+      ],
       [
         "True spread",
         decimal(step.spread),
@@ -140,16 +174,25 @@
       ["Accuracy, new classes", percent(step.new_accuracy), `classes that step ${step.step} learned`],
     ];
     byId("cards").replaceChildren(
-      ...cards.map(([label, value, note]) =>
+      ...cards.map(([label, value, note, floor]) =>
         element(
           "dl",
           { className: "card" },
           element("dt", { textContent: label }),
           element("dd", { textContent: value }),
+          ...(floor === undefined ? [] : noiseBar(step[floor[0]], step[floor[1]])),
           element("dd", { className: "note", textContent: note }),
         ),
       ),
     );
+  }
+
+  // What was measured as a dot, and as a band how much of it noise alone would show, from 0 to 1 and further only where it must.
+  function noiseBar(value, floor) {
+    if (value === null || floor === null) return [];
+    const bar = intervalBar(value, 0, floor, [0, Math.max(1, value, floor)]);
+    bar.classList.add("noise");
+    return [element("dd", { className: "bracket", attributes: { "aria-hidden": "true" } }, bar)];
   }
 
   function drawPanel(name) {
@@ -177,7 +220,7 @@
       (inside[1] * (ranges[1][1] - y[i])) / (ranges[1][1] - ranges[1][0]),
     ]);
     const names = rows.map((row) => shortName(row.id));
-    const places = placeLabels(pixels, names, inside);
+    const places = placeLabels(look.font, pixels, names, inside);
     const marker = { size: rows.length > 40 ? 7 : 9, color: y.map(forgettingColour), line: { width: 1, color: look.surface } };
     const points = {
       x,
@@ -210,35 +253,6 @@
     };
   }
 
-  // Where each label fits without touching a point or another label; the extremes come first, null where there is no room.
-  function placeLabels(points, names, [width, height]) {
-    const brush = document.createElement("canvas").getContext("2d");
-    brush.font = `11px ${look.font}`;
-    const taken = points.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
-    const places = points.map(() => null);
-    const order = points.map((_, i) => (i % 2 ? points.length - (i + 1) / 2 : i / 2));
-    for (const i of order) {
-      const [x, y] = points[i],
-        w = brush.measureText(names[i]).width + 4;
-      const candidates = {
-        "middle right": [x + 6, y - 7, x + 10 + w, y + 7],
-        "middle left": [x - 10 - w, y - 7, x - 6, y + 7],
-        "top center": [x - w / 2, y - 21, x + w / 2, y - 6],
-        "bottom center": [x - w / 2, y + 6, x + w / 2, y + 21],
-      };
-      for (const [place, box] of Object.entries(candidates)) {
-        const free = taken.every(
-          (other, k) => k === i || box[2] < other[0] || other[2] < box[0] || box[3] < other[1] || other[3] < box[1],
-        );
-        if (!free || box[0] < 0 || box[2] > width + 8 || box[1] < -8 || box[3] > height) continue;
-        places[i] = place;
-        taken.push(box);
-        break;
-      }
-    }
-    return places;
-  }
-
   function drawTable() {
     const body = byId("table").tBodies[0];
     const shown = (value, text, reason) => (value === null ? element("abbr", { textContent: MISSING, title: reason }) : text);
@@ -251,7 +265,8 @@
         fill.style.background = forgettingColour(row.forgetting);
         fg.unshift(element("span", { className: "fg-bar" }, fill));
       }
-      const name = element("span", { textContent: classOf(row.id).name, title: classOf(row.id).name });
+      const called = { textContent: classOf(row.id).name, title: classOf(row.id).name };
+      const name = detailed ? linkTo(row.id, called) : element("span", called);
       const line = tableRow(
         element("div", {}, name, ...thumbnail(row.id)),
         shown(row.accuracy_when_learned, percent(row.accuracy_when_learned), "no test images"),
@@ -381,7 +396,8 @@
     const left = labelRoom(matrix.past),
       top = labelRoom(sources) + 26;
     const room = box.parentElement.clientWidth - left - 8;
-    const cell = Math.min(40, Math.max(room < 560 ? 14 : 10, room / (sources.length + gap)));
+    const least = paper.printing ? 2 : room < 560 ? 14 : 10; // a sheet cannot be scrolled
+    const cell = Math.min(40, Math.max(least, room / (sources.length + gap)));
     const at = sources.map((_, i) => (i < P ? i : i + gap));
     const blocks = [
       ["sic", "SIC: itself (diagonal)", 0, P, (r, c) => r === c],
@@ -516,14 +532,25 @@
     for (const other of button.parentElement.children) other.setAttribute("aria-pressed", String(other === button));
   }
 
+  // The one choice of a step: its bar, the charts and the panel of a class all follow it.
+  function setStep(step) {
+    for (const button of byId("steps").children)
+      button.setAttribute("aria-pressed", String(report.steps[button.dataset.step] === step));
+    if (step === view.step) return;
+    view.step = step;
+    drawAll();
+    document.dispatchEvent(new CustomEvent("step", { detail: { step: step.step } }));
+  }
+
   if (view.step) {
+    setStep(view.step);
     for (const button of byId("steps").children) {
       button.onclick = () => {
-        press(button);
-        view.step = report.steps[button.dataset.step];
-        drawAll();
+        setStep(report.steps[button.dataset.step]);
+        writeState({ step: view.step.step });
       };
     }
+    addEventListener("hashchange", () => setStep(stepOf(readState().step)));
     for (const name of report.coefficients) {
       const button = element("button", { type: "button", textContent: report.measures[name] });
       button.setAttribute("aria-pressed", String(name === view.coefficient));
@@ -535,7 +562,80 @@
       byId("coefficients").append(button);
     }
   }
-  onNewLook(drawAll);
+  // ---- To take away, and to print
+
+  // By column, of rows that are objects.
+  const columnsOf = (rows, names) => Object.fromEntries(names.map((name) => [name, rows.map((row) => row[name])]));
+  const named = (id) => ({ class_id: id, class_name: classOf(id).name });
+  const FILES = {
+    ...Object.fromEntries(
+      Object.keys(report.measures).map((one) => [
+        `panel-${one}`,
+        () => view.step.past.map((row) => ({ ...named(row.id), [one]: row[one], forgetting: row.forgetting })),
+      ]),
+    ),
+    table: () => view.step.past.map(({ id, missing, ...values }) => ({ ...named(id), ...values, missing })),
+    curves: () =>
+      view.step.past.flatMap((row, i) =>
+        (view.step.curves?.iterations ?? []).map((at, k) => ({
+          ...named(row.id),
+          [report.counted.toLowerCase()]: at,
+          ...Object.fromEntries(report.coefficients.map((one) => [one, view.step.curves[one][i][k]])),
+        })),
+      ),
+    matrix: () => {
+      const { past = [], new: fresh = [], terms = [] } = view.step.matrix ?? {};
+      return past.flatMap((id, r) =>
+        [...past, ...fresh].map((source, c) => ({
+          ...named(id),
+          source_class_id: source,
+          source_class_name: classOf(source).name,
+          source_is_new: c >= past.length ? 1 : 0,
+          term: terms[r][c],
+        })),
+      );
+    },
+    accuracy: () =>
+      report.accuracies.classes.flatMap((id, r) =>
+        report.accuracies.steps.map((step, k) => ({ ...named(id), step, accuracy: report.accuracies.values[r][k] })),
+      ),
+  };
+
+  function addTools() {
+    for (const [id, rows] of Object.entries(FILES)) {
+      const box = byId(id);
+      if (!box) continue;
+      const title = box.getAttribute("aria-label") ?? box.closest("section").querySelector("h2").textContent;
+      const columns = async () => {
+        const found = rows();
+        return columnsOf(found, Object.keys(found[0] ?? {}));
+      };
+      const name = () => `${id}${id === "accuracy" ? "" : `-step-${view.step.step}`}`;
+      const tools = chartTools(box, { name, title, columns });
+      if (id !== "table") box.closest(".card").append(tools);
+      else {
+        tools.replaceChildren(tools.lastChild); // a table is no picture
+        box.closest(".card").before(tools);
+      }
+    }
+  }
+
+  function preparePaper(printing) {
+    paper.printing = printing;
+    document.documentElement.classList.toggle("printing", printing);
+    for (const folded of document.querySelectorAll("details")) folded.open = printing;
+    drawAll();
+    for (const [box, redraw] of redraws) if (box.isConnected) redraw();
+  }
+  addEventListener("beforeprint", () => preparePaper(true));
+  addEventListener("afterprint", () => preparePaper(false));
+  byId("print").onclick = () => print();
+
+  addTools();
+  onNewLook(() => {
+    drawAll();
+    for (const [box, redraw] of redraws) if (box.isConnected) redraw();
+  });
   addEventListener("scroll", unmark, { passive: true });
   drawAll();
 })();

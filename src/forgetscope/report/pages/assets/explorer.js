@@ -21,12 +21,11 @@ function openClass({ benchmark = null, step = null, experiment = null, class: id
   const all = experiment || step ? null : "class";
   const address = addressOf({ ...where, all }, byId("tab-explorer") ? "explorer" : openedId());
   if (address !== location.hash) location.hash = address;
-  else if (explore) explore.restore();
-  explore?.reveal();
+  else explore?.restore();
 }
 
 async function startExplorer() {
-  const { groups, data, measures } = await pack("explorer");
+  const { groups, data, measures, counted } = await pack("explorer");
   const alone = !groups.some((one) => one.benchmark); // on the page of one experiment, whose bar of steps governs
   const view = { group: 0, cell: 0, run: 0, all: "", measure: "sic", chosen: null, sought: null };
   let runs = []; // of the partition in view
@@ -149,9 +148,10 @@ async function startExplorer() {
     return [{ ...found, sought: id }, id];
   }
 
-  async function restore({ reveal = false } = {}) {
+  async function restore() {
     const state = readState(),
-      [place, id] = placeOf(state);
+      [place, id] = placeOf(state),
+      reveal = id !== null; // who names a class wants to see it
     if (id !== null && !state.experiment && !alone && place.all !== "partition") {
       const { cells } = groups[place.group];
       for (const [c, cell] of state.step && place.all !== "class" ? cells.entries() : []) {
@@ -258,15 +258,27 @@ async function startExplorer() {
       byId("clipped").textContent =
         `${clipped} ${clipped > 1 ? "points lie" : "point lies"} below ${decimal(FLOOR)} (accuracy more than doubled) and ${clipped > 1 ? "are" : "is"} drawn at the edge, as \u25bd.`;
     const steps = distinct(shown.map(([one]) => one.cell.step)).sort((a, b) => a - b);
-    const named = shown.length <= 24 && !everywhere;
+    const named = shown.length <= 24 && !everywhere,
+      size = { width: box.clientWidth, height: 440 },
+      margin = { l: 56, r: 12, t: everywhere ? 40 : 16, b: 48 },
+      xs = shown.map(([one, i]) => one[view.measure][i]),
+      ys = shown.map(([one, i]) => Math.max(FLOOR, one.forgetting[i])),
+      ranges = [span(xs, 0.06), span(ys, 0.08)];
+    const names = shown.map(([one, i]) => shorten(nameOf(one, one.classes[i]), 14)),
+      inside = [size.width - margin.l - margin.r, size.height - margin.t - margin.b],
+      pixels = shown.map((_, k) => [
+        (inside[0] * (xs[k] - ranges[0][0])) / (ranges[0][1] - ranges[0][0]),
+        (inside[1] * (ranges[1][1] - ys[k])) / (ranges[1][1] - ranges[1][0]),
+      ]),
+      places = named ? placeLabels(look.font, pixels, names, inside) : [];
     const trace = {
-      x: shown.map(([one, i]) => one[view.measure][i]),
-      y: shown.map(([one, i]) => Math.max(FLOOR, one.forgetting[i])),
+      x: xs,
+      y: ys,
       type: "scatter",
       mode: named ? "markers+text" : "markers",
       hoverinfo: "none",
-      text: shown.map(([one, i]) => plain(shorten(nameOf(one, one.classes[i]), 12))),
-      textposition: "top center",
+      text: names.map((name, k) => (places[k] ? plain(name) : "")),
+      textposition: names.map((_, k) => places[k] || "top center"),
       textfont: { size: 10.5, color: look.muted },
       cliponaxis: false,
       marker: {
@@ -292,12 +304,11 @@ async function startExplorer() {
       marker: { color: series(look, k).colour, symbol: series(look, k).symbol, size: 9 },
     }));
     await draw(box, [trace, ...(everywhere ? keys.map((one) => ({ ...one, showlegend: true })) : [])], {
-      width: box.clientWidth,
-      height: 440,
+      ...size,
       showlegend: everywhere,
-      margin: { l: 56, r: 12, t: everywhere ? 40 : 16, b: 48 },
-      xaxis: axis(look, measures[view.measure]),
-      yaxis: axis(look, "Forgetting"),
+      margin,
+      xaxis: axis(look, measures[view.measure], { range: ranges[0] }),
+      yaxis: axis(look, "Forgetting", { range: ranges[1] }),
     });
     tell(
       box,
@@ -322,6 +333,7 @@ async function startExplorer() {
   const seen = {
     data,
     measures,
+    counted,
     nameOf,
     go: (id) => go(id),
     told: (one) =>
@@ -381,6 +393,24 @@ async function startExplorer() {
     if (top > innerHeight - 120 || top < 0) box.scrollIntoView({ behavior: calm ? "auto" : "smooth" });
   }
 
+  // What the points are, as a file.
+  async function pointColumns() {
+    const own = points(),
+      column = (value) => own.map(([one, i]) => value(one, i));
+    return {
+      step: column((one) => one.cell.step),
+      step_id: column((one) => one.id),
+      class_id: column((one, i) => one.classes[i]),
+      class_name: column((one, i) => nameOf(one, one.classes[i])),
+      ...Object.fromEntries(
+        ["forgetting", "accuracy_when_learned", "accuracy", ...Object.keys(measures)].map((name) => [
+          name,
+          column((one, i) => one[name][i]),
+        ]),
+      ),
+    };
+  }
+
   const first = groups.findIndex((one) => one.cells.length);
   if (first < 0) return leaveEmpty(byId("scatter"), "No step has past classes.");
   byId("explorer-controls").append(
@@ -389,14 +419,18 @@ async function startExplorer() {
     searchBox,
     measure.box,
   );
+  byId("clipped").after(
+    chartTools(byId("scatter"), {
+      name: () => `classes-${view.measure}`,
+      title: "Forgetting against the chosen coefficient",
+      columns: pointColumns,
+    }),
+  );
   view.group = first;
   if (alone) view.cell = groups[first].cells.length - 1; // the last step, as the page
-  let awaited = false; // a panel that was asked for from elsewhere
-  explore = { restore: () => restore({ reveal: awaited }), reveal: () => (awaited = true) };
+  explore = { restore };
   addEventListener("hashchange", () => {
-    if (!alone && openedId() !== "explorer") return;
-    explore.restore();
-    awaited = false;
+    if (alone || openedId() === "explorer") restore();
   });
   // On the page of one experiment its bar of steps governs: experiment.js tells which is chosen.
   document.addEventListener("step", ({ detail }) => {

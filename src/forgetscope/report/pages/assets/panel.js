@@ -91,7 +91,7 @@ function confusionsOf(matrix, id, most = 5) {
     .slice(0, most);
 }
 
-// ---- The panel. seen: {data, measures, nameOf, go, told, marks}: `go(id)` opens another class of the step, `told(one)` says which
+// ---- The panel. seen: {data, measures, counted, nameOf, go, told, marks}: `go(id)` opens another class of the step, `told(one)` says which
 // experiment it is.
 
 function headOf(seen, one, id, text) {
@@ -145,6 +145,17 @@ function fillPanel(box, seen, one, i) {
       `Loss of ${name} along training, on all its images and on its rehearsed ones; the text has the last values`,
     ),
     curves = chartBox(`Coefficients of ${name} along training; the numbers above are where they end`);
+  const file = (what) => () => `${what}-class-${id}-step-${one.cell.step}`,
+    lines = (columns) => async () => ({ [seen.counted]: detail.iterations, ...columns });
+  if (detail.loss_full) {
+    const [loss_all, loss_rehearsed] = lossesOf(detail, i);
+    const columns = lines({ loss_all, loss_rehearsed });
+    losses.tools = chartTools(losses, { name: file("losses"), title: `Losses of ${name}`, columns });
+  }
+  if (detail.iterations.length) {
+    const columns = lines(Object.fromEntries(COURSES.map((one) => [one, untraced(detail[one][i])])));
+    curves.tools = chartTools(curves, { name: file("coefficients"), title: `Coefficients of ${name}`, columns });
+  }
   box.append(
     lossPart(detail, i, losses),
     element(
@@ -156,13 +167,13 @@ function fillPanel(box, seen, one, i) {
     ),
     imagePart(seen, one, i),
     part(
-      "Coefficients summed so far, by iteration",
-      detail.iterations.length ? curves : note("Interference was not measured."),
+      `Coefficients summed so far, by ${seen.counted}`,
+      ...(detail.iterations.length ? [curves, curves.tools] : [note("Interference was not measured.")]),
     ),
   );
   const redraw = () => {
-    if (losses.isConnected) drawLosses(losses, detail, i);
-    if (curves.isConnected) drawCurves(curves, seen.measures, detail, i);
+    if (losses.isConnected) drawLosses(losses, seen.counted, detail, i);
+    if (curves.isConnected) drawCurves(curves, seen, detail, i);
   };
   redraws.set(box, redraw);
   redraw();
@@ -252,12 +263,12 @@ function lossPart(detail, i, chart) {
   const text =
     `The shaded gap is the mechanism of SIC: what is rehearsed is learned by heart and no longer speaks for the class. ` +
     `In the end the loss is ${last(full)} on all its images and ${last(kept)} on the ${detail.rehearsed[i]} rehearsed ones.`;
-  return part(title, note(text), chart);
+  return part(title, note(text), chart, chart.tools);
 }
 
 const NO_IMAGES = "Its loss on all images is unknown: none of its past images was at hand but what is in memory.";
 
-function drawLosses(box, detail, i) {
+function drawLosses(box, counted, detail, i) {
   const look = theme(),
     [full, kept] = lossesOf(detail, i),
     x = detail.iterations,
@@ -281,7 +292,7 @@ function drawLosses(box, detail, i) {
     type: "scatter",
     mode: "lines",
     line: { color: series(look, k).colour, dash: series(look, k).dash, width: 2.4 },
-    hovertemplate: `%{y:.3g} on ${name}, at iteration %{x}<extra></extra>`,
+    hovertemplate: `%{y:.3g} on ${name}, at ${counted} %{x}<extra></extra>`,
   });
   const ends = [
     [full, "all its images", 0],
@@ -302,14 +313,20 @@ function drawLosses(box, detail, i) {
     height: narrow ? 240 : 280,
     margin: { l: 50, r: narrow ? 76 : 112, t: 12, b: 46 },
     annotations: ends.filter((one) => one.y !== null),
-    xaxis: axis(look, "Iteration", { range: extent(x), nticks: narrow ? 4 : 8, automargin: false }),
+    xaxis: axis(look, counted[0].toUpperCase() + counted.slice(1), {
+      range: extent(x),
+      nticks: narrow ? 4 : 8,
+      automargin: false,
+    }),
     yaxis: axis(look, "Mean loss", { rangemode: "tozero", nticks: 6, automargin: false }),
   });
 }
 
-function drawCurves(box, measures, detail, i) {
+const COURSES = ["sic", "cic", "nic", "all_nic"];
+
+function drawCurves(box, { measures, counted }, detail, i) {
   const look = theme(),
-    names = ["sic", "cic", "nic", "all_nic"],
+    names = COURSES,
     wide = box.clientWidth > 700,
     n = names.length;
   const layout = { width: box.clientWidth, height: wide ? 250 : 560, margin: { l: 50, r: 12, t: 26, b: 44 }, annotations: [] };
@@ -329,7 +346,7 @@ function drawCurves(box, measures, detail, i) {
       line: { color: colour, dash, width: 2.2 },
       xaxis: x,
       yaxis: y,
-      hovertemplate: `${measures[name]} %{y:.3g} at iteration %{x}<extra></extra>`,
+      hovertemplate: `${measures[name]} %{y:.3g} at ${counted} %{x}<extra></extra>`,
     };
   });
   return draw(box, traces, layout);
@@ -398,6 +415,11 @@ function fillMatrix(box, seen, one) {
         zoom("\u2212", "Smaller cells", -1),
         zoom("+", "Larger cells", 1),
       ),
+      chartTools(chart, {
+        name: () => `confusion-step-${one.cell.step}`,
+        title: "What is taken for what",
+        columns: async () => confusionColumns(seen, one),
+      }),
     ),
     element(
       "div",
@@ -417,6 +439,19 @@ function fillMatrix(box, seen, one) {
   );
   redraws.set(box, show);
   show();
+}
+
+function confusionColumns(seen, one) {
+  const { classes, counts } = one.matrix,
+    cells = counts.flatMap((row, t) => row.map((count, p) => [classes[t], classes[p], count])),
+    name = (id) => seen.nameOf(one, id);
+  return {
+    class_id: cells.map(([id]) => id),
+    class_name: cells.map(([id]) => name(id)),
+    taken_for: cells.map(([, other]) => other),
+    taken_for_name: cells.map(([, other]) => name(other)),
+    images: cells.map(([, , count]) => count),
+  };
 }
 
 function drawMatrix(box, seen, one, size) {
