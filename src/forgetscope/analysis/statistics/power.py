@@ -2,13 +2,17 @@
 
 import bisect
 import math
+from functools import lru_cache
 
-from scipy.special import nctdtr
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri, ndtr
 
 from forgetscope.analysis.statistics.estimates import Estimate, t_quantile
 
 POWER = 0.8
 MOST = 100_000  # pairs; more are no answer
+NODES, FURTHEST = 400, 8.0  # of the sum that stands for an integral, in standard normal deviates
 FAR = 40.0  # beyond the limit, in standard errors: the chance is 1
 
 
@@ -23,8 +27,16 @@ def paired_power(difference: float, sd: float, n: int) -> float:
     limit, shift = t_quantile(n - 1), abs(difference) / sd * math.sqrt(n)
     if shift > limit + FAR:
         return 1.0
-    right, wrong = (1 - float(nctdtr(n - 1, side, limit)) for side in (shift, -shift))  # sign; scipy's lower tail has holes
-    return right + wrong
+    scale, weights = _scales(n - 1)  # scipy's distribution is NaN at scattered places, which would mislead a search
+    return float(weights @ (ndtr(shift - limit * scale) + ndtr(-shift - limit * scale)))  # of either sign
+
+
+@lru_cache(maxsize=256)
+def _scales(freedom: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Estimated over true standard deviation, at nodes of its distribution, and their weights: given it, t is normal."""
+    normal = np.linspace(-FURTHEST, FURTHEST, NODES)  # in whose quantiles all is smooth: equal steps are exact to rounding
+    weights = np.exp(-(normal**2) / 2)
+    return np.sqrt(chdtri(freedom, ndtr(-normal)) / freedom), weights / weights.sum()
 
 
 def pairs_for(difference: float, sd: float) -> int | None:
