@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("forgetscope", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("forgetscope")
 torch.set_num_threads(1)
-os.environ.pop("COLUMNS", None)  # which pytest's workers have: nothing here has a terminal that lines are wrapped for
+# Nothing here has a terminal that lines are wrapped for. readline, which pytest imports, says so behind Python's back.
+os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 TINY = {"image_size": 8, "sequence": ((0, 1), (2, 3), (4, 5)), "epochs": 2, "first_batch": 32, "batch": 64, "retention": 0.08}
 
