@@ -49,6 +49,7 @@ def make_experiment(
     network_source: str | None = None,
     data_classes: int | None = None,
     forecast: bool = False,
+    retention: float = 0.08,
 ) -> Experiment:
     """A chain of steps without training. Class 0 is forgotten most, and SIC falls from class to class as forgetting does.
 
@@ -58,7 +59,7 @@ def make_experiment(
     sequence = [range(classes * i, classes * (i + 1)) for i in range(steps)]
     run = RunSpec(
         **{"sequence": [list(part) for part in sequence], "epochs": PROBES - 1, "probe_every": 1 if probes else 0},
-        **{"seed": seed, "policy": policy, "forecast": forecast},
+        **{"seed": seed, "policy": policy, "forecast": forecast, "retention": retention},
     )
     data = {"name": "toy", "image_size": None, "shape": [8, 8], "digest": "digest"}
     sources = {name: digest for name, digest in ((policy, source), (run.network, network_source)) if digest}

@@ -68,12 +68,12 @@ def test_an_analysis_counts_each_step_of_a_training_once(analysis: Analysis) -> 
     assert [[step.facts.step for step in sample.steps] for sample in analysis.collection.samples] == [[2, 3], [2, 3]]
     assert analysis.collection.reruns == []
     left_out = analysis.more["left_out"]
-    assert left_out.groupby("benchmark")["recorded_again"].apply(sorted).tolist() == [[0, 0], [3, 3]]
+    assert sorted(left_out.groupby("benchmark")["recorded_again"].apply(sorted)) == [[0, 0], [3, 3]]
     assert "3 further recordings of trainings that count" in analysis.reading
 
 
 def test_what_has_forecasts_is_what_counts(store: Store, analysis: Analysis) -> None:
-    exact = next(sample for sample in analysis.collection.samples if sample.benchmark.endswith("=null"))
+    exact = next(sample for sample in analysis.collection.samples if "=" not in sample.benchmark)
     assert all(store.step(step.facts.id).forecasts for step in exact.steps)
     second, third = exact.steps
     assert third.facts.parent == second.facts.id

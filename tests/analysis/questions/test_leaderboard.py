@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -76,4 +77,8 @@ def test_a_store_without_pairs_says_what_to_run(tmp_path: Path) -> None:
 def test_the_page_has_them_in_a_tab_and_a_sentence_for_each(compared: tuple[Path, list[ArmMeasure]], tmp_path: Path) -> None:
     page = fs.write_report(fs.analyse(compared[0], resamples=200), tmp_path / "page.html").read_text(encoding="utf-8")
     assert 'id="tab-ranked"' in page
-    assert page.count(" forgets ") >= 2 * 3  # three arms beside replay in two steps
+    said = re.findall(r"<li>(Step [23]: .*?)</li>", page)
+    assert {text[:6] for text in said} == {"Step 2", "Step 3"}
+    for arm in ("replay + offset", "replay, draws 1", "distillation, herding"):  # beside replay, in two steps
+        assert sum(arm in text for text in said) >= 2
+    assert all("too many past classes were barely learned" in text for text in said)  # in two epochs

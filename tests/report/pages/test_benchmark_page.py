@@ -7,6 +7,7 @@ import csv
 import gzip
 import html
 import io
+import itertools
 import json
 import re
 import shutil
@@ -291,6 +292,21 @@ def test_the_first_screen_needs_no_script(page_file: Path, browser: Browser) -> 
 
 
 @pytest.mark.browser
+def test_on_a_phone_the_bars_have_room_and_marks_of_their_scale_stay_apart(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    lines = page.locator(".lines").first
+    marks = sorted(
+        (box["x"], box["x"] + box["width"]) for one in lines.locator(".ticks i").all() if (box := one.bounding_box())
+    )
+    assert len(marks) > 2
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(marks))
+    track = lines.locator(".track").first.bounding_box()
+    assert track is not None
+    assert track["width"] > 130
+    assert {round(row.bounding_box()["height"]) for row in lines.locator("tbody tr").all()} == {20}  # type: ignore[index]
+
+
+@pytest.mark.browser
 def test_a_name_on_the_first_screen_opens_the_class_in_that_step(analysis: Analysis, page: Page) -> None:
     shown = headlines(analysis)[0].picture
     assert shown is not None
@@ -366,10 +382,10 @@ def test_tables_are_counted_by_question_and_found_by_their_words(page: Page) -> 
 def test_columns_without_any_value_are_left_out_and_stay_in_the_file(page: Page) -> None:
     drawn = page.evaluate("""async () => {
       const box = document.createElement("div");
-      drawTable(box, { layout: "plain", frame: { kept: [1, 2], nothing: [null, null], zero: [0, 0] } }, "a table");
-      return [[...box.querySelectorAll("th")].map((head) => head.textContent), csv({ kept: [1, 2], nothing: [null, null] })];
+      drawTable(box, { layout: "plain", frame: { there: [1, 2], nothing: [null, null], zero: [0, 0] } }, "a table");
+      return [[...box.querySelectorAll("th")].map((head) => head.textContent), csv({ there: [1, 2], nothing: [null, null] })];
     }""")
-    assert drawn == [["kept", "zero"], "kept,nothing\n1,\n2,\n"]
+    assert drawn == [["there", "zero"], "there,nothing\n1,\n2,\n"]
 
 
 @pytest.mark.browser
@@ -518,6 +534,53 @@ def test_the_share_of_training_decides_what_is_flagged(analysis: Analysis, page:
         assert told.locator("tr").count() == len(own)
         assert told.locator(".yes").count() == int(own["hit"].sum())
         assert f"After {share:.0%}".replace("%", "\u202f%") in page.locator("#warning-body").inner_text()
+
+
+@pytest.mark.browser
+def test_early_warning_can_be_watched_and_marks_hits_misses_and_false_alarms(analysis: Analysis, page: Page) -> None:
+    visit(page, "warning")
+    page.locator("#warning-body .point").first.wait_for()
+    slider = page.get_by_label("Share of training seen")
+    names, ranges = [], []
+    for key in ("Home", "End"):
+        slider.press(key)
+        share = page.evaluate("document.querySelector('#warning-controls output').textContent")
+        step = page.locator("#warning-controls select").last.input_value()
+        own = analysis.more["flagged"].query("step_id == @step and moment == @share")
+        chart = page.locator("#warning-body .chart")
+        page.wait_for_function(
+            "told => document.querySelector('#warning-body .xtitle').textContent.replace(/\\s/g, ' ').endsWith(told)",
+            arg=share.replace("\u202f", " "),
+        )
+        drawn = chart.evaluate(
+            "(chart) => chart.data.map((trace) => trace.rows.map((row) => row.class_id).sort((a, b) => a - b))"
+        )
+        expected = [
+            own[own["flagged"] & own["hit"]],
+            own[own["flagged"] & ~own["hit"]],
+            own[~own["flagged"] & own["hit"]],
+            own[~own["flagged"] & ~own["hit"]],
+        ]
+        assert drawn == [sorted(part["class_id"].tolist()) for part in expected]
+        names.append(chart.evaluate("(chart) => chart.data.map((trace) => trace.name)"))
+        ranges.append(chart.evaluate("(chart) => [chart.layout.xaxis.range, chart.layout.yaxis.range]"))
+    assert names[0] == names[1] == ["flagged, and rightly", "flagged in vain", "missed", "neither"]
+    assert ranges[0] == ranges[1]  # points move, axes do not
+    page.locator("#warning-body tbody a").first.click()
+    page.locator("#class h3").wait_for()
+    assert page.evaluate("readState().experiment") == step[:8]
+
+
+@pytest.mark.browser
+def test_points_of_figures_open_their_class(page: Page) -> None:
+    page.goto(page.url + "#fig-swarm_plots_forgetting_glyphs_1")
+    point = page.locator("#fig-swarm_plots_forgetting_glyphs_1 path.point").first
+    point.wait_for()
+    point.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)  # scrolling hides tooltips
+    point.click(force=True)
+    page.locator("#class h3").wait_for()
+    assert page.evaluate("readState().experiment").isalnum()
 
 
 @pytest.mark.browser

@@ -2,5 +2,5 @@
 
 `measured_steps` reads each step once, `samples` groups steps into samples, `associations` are the correlations that each step
 is asked for, `recognised` compares test images with when their class was learned, `training_shares` says when in training
-something is known, and `cache` keeps what was computed before.
+something is known, `class_pairs` sets the classes of two steps side by side, and `cache` keeps what was computed before.
 """

@@ -400,7 +400,8 @@ def _benchmarks(settings: Iterable[Setting]) -> dict[Setting, str]:
     for own in found:
         mine, rivals = described(own), [described(other) for other in found if other.dataset == own.dataset]
         differing = {name: value for name, value in mine.items() if any(rival.get(name) != value for rival in rivals)}
-        parts = (f"{name}={json.dumps(value)}".replace('"', "") for name, value in differing.items())
+        told = ((name, value) for name, value in differing.items() if value is not None)  # the usual goes without saying
+        parts = (f"{name}={json.dumps(value)}".replace('"', "") for name, value in told)
         labels[own] = " ".join([PAPER_NAMES.get(own.dataset, own.dataset), *parts])
     return labels
 

@@ -4,12 +4,13 @@ Whatever was trained on the same classes with the same seed from the same first 
 """
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from forgetscope.analysis.experiments import Experiment, summarise
+from forgetscope.analysis.inputs.class_pairs import ClassPair, class_pairs
 from forgetscope.analysis.inputs.samples import kept_of
 from forgetscope.analysis.questions.arms import EVENLY, ArmMeasure, ArmStep, measured
 from forgetscope.store import BESIDE_IMAGES, METHOD, POLICY, PROBING, Setting, Store, TellLeftOut, told_apart
@@ -37,6 +38,13 @@ class Leaderboard:
     step: int
     baseline: str
     rows: Sequence[ArmMeasure]
+    sides: Mapping[str, Sequence[tuple[ArmStep, ArmStep]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # pairs of it
+
+    def classes(self, arm: str) -> list[ClassPair]:
+        """Of an arm beside the baseline."""
+        return class_pairs((mine.predicting, base.predicting, base.step.id) for mine, base in self.sides.get(arm, ()))
 
     @property
     def arms(self) -> list[str]:
@@ -73,8 +81,20 @@ def leaderboards(store: str | Path | Store, left_out: TellLeftOut | None = None)
         for number in sorted({row.step for row in rows}):
             of_step = [row for row in rows if row.step == number]
             if len({row.arm for row in of_step}) > 1:
-                boards.append(Leaderboard(_said(setting), number, baseline, of_step))
+                boards.append(Leaderboard(_said(setting), number, baseline, of_step, _sides(arms, baseline, number)))
     return boards
+
+
+def _sides(
+    arms: Mapping[str, Mapping[Hashable, Mapping[int, ArmStep]]], baseline: str, number: int
+) -> dict[str, list[tuple[ArmStep, ArmStep]]]:
+    """Of each arm but the baseline its steps with this number, each with the one that it is compared with."""
+    base = {pair: sides[number] for pair, sides in arms[baseline].items() if number in sides}
+    return {
+        arm: [(sides[number], base[pair]) for pair, sides in of.items() if number in sides and pair in base]
+        for arm, of in arms.items()
+        if arm != baseline
+    }
 
 
 def _add(groups: dict[tuple[Setting, ...], dict[Name, dict[Hashable, dict[int, ArmStep]]]], experiment: Experiment) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from forgetscope.analysis.experiments import (
     BEYOND_NOISE,
@@ -13,6 +13,7 @@ from forgetscope.analysis.experiments import (
     recordings,
     summarise,
 )
+from forgetscope.analysis.inputs.class_pairs import ClassPair, class_pairs
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
 from forgetscope.benchmark.plans import Chain
 from forgetscope.store import POLICY, PROBING, Store, StoredStep, counting, has_calibrations, stored_calibration
@@ -33,6 +34,9 @@ MEANS = {**QUANTITIES, **BEYOND_NOISE}
 FLOORS = {"forgetting_range": "range_floor", "forgetting_half_gap": "half_gap_floor"}  # what noise alone would show of each
 
 
+Side = tuple[StepSummary, StoredStep]
+
+
 @dataclass(frozen=True)
 class PolicyComparison:
     """One policy at one step number: each quantity's mean over pairs with the baseline, and the mean paired difference.
@@ -46,6 +50,10 @@ class PolicyComparison:
     means: dict[str, Estimate]  # and those of `BEYOND_NOISE`
     differences: dict[str, Estimate]  # policy minus baseline, within pairs
     diverged: int  # further steps of this policy whose training diverged; they are in no pair
+    steps: tuple[tuple[StoredStep, StoredStep], ...] = field(default=(), compare=False, repr=False)  # with the baseline's
+
+    def classes(self) -> list[ClassPair]:
+        return class_pairs((mine, base, base.id) for mine, base in self.steps)
 
 
 def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> list[PolicyComparison]:
@@ -56,7 +64,7 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
     if len(names) < 2:
         return []
     counts = counting(recordings(found), apart=False)  # what is compared does not depend on probes
-    siblings: dict[tuple[int, tuple[object, ...]], dict[str, StepSummary]] = {}
+    siblings: dict[tuple[int, tuple[object, ...]], dict[str, Side]] = {}
     diverged: dict[str, tuple[int, str]] = {}
     for experiment in found:
         policies = {step.setting.policy for step in experiment.chain[1:]}
@@ -69,12 +77,12 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
         for step, summary in zip(experiment.steps[1:], experiment.summaries, strict=True):
             rest += (step.info["spec"]["seed"], tuple(step.info["spec"]["classes"]), step.setting.but_for(*POLICY, *PROBING))
             if counts[step.id] == step.id:
-                siblings.setdefault((summary.step, rest), {})[policy] = summary
-    pairs: dict[tuple[int, str], list[tuple[StepSummary, StepSummary]]] = {}
+                siblings.setdefault((summary.step, rest), {})[policy] = (summary, step)
+    pairs: dict[tuple[int, str], list[tuple[Side, Side]]] = {}
     for (number, _), by_policy in siblings.items():
         if baseline in by_policy and len(by_policy) > 1:
-            for policy, summary in by_policy.items():
-                pairs.setdefault((number, policy), []).append((summary, by_policy[baseline]))
+            for policy, side in by_policy.items():
+                pairs.setdefault((number, policy), []).append((side, by_policy[baseline]))
     order = sorted(pairs, key=lambda key: (key[0], key[1] != baseline, key[1]))
     lost = Counter(diverged.values())
     return [_comparison(*key, baseline, pairs[key], lost[key]) for key in order]
@@ -100,9 +108,8 @@ def _calibrated_summaries(store: Store, steps: Sequence[StoredStep], calibration
     return [summarise(one, steps[:number]) for number, one in enumerate(made, start=1) if one.there]
 
 
-def _comparison(
-    step: int, policy: str, baseline: str, pairs: Sequence[tuple[StepSummary, StepSummary]], diverged: int
-) -> PolicyComparison:
+def _comparison(step: int, policy: str, baseline: str, sides: Sequence[tuple[Side, Side]], diverged: int) -> PolicyComparison:
+    pairs = [(mine, base) for (mine, _), (base, _) in sides]
     values = {name: [(getattr(mine, name), getattr(base, name)) for mine, base in pairs] for name in QUANTITIES}
     return PolicyComparison(
         step=step,
@@ -113,4 +120,5 @@ def _comparison(
         | beyond_noise([mine for mine, _ in pairs]),
         differences={name: mean_estimate([mine - base for mine, base in both]) for name, both in values.items()},
         diverged=diverged,
+        steps=tuple((mine, base) for (_, mine), (_, base) in sides),
     )

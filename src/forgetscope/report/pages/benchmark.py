@@ -6,33 +6,29 @@ through autoescaping, `textContent` and `plain()` only, and the page's Content-S
 digests it names.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
 from forgetscope.analysis.exhibits.figures import FIGURES
-from forgetscope.analysis.exhibits.tables import POLICIES, SIDE_BY_SIDE, TABLES
-from forgetscope.analysis.questions.arms import EVENLY
-from forgetscope.analysis.questions.leaderboard import Leaderboard
-from forgetscope.analysis.questions.policies import MEANS, PolicyComparison
+from forgetscope.analysis.exhibits.tables import TABLES
+from forgetscope.analysis.inputs.samples import PAPER_NAMES
 from forgetscope.analysis.results import Analysis
-from forgetscope.analysis.statistics.estimates import mean_estimate
 from forgetscope.report.exhibited import Shown, exhibited
+from forgetscope.report.pages.compared import compared_boards, compared_policies, policy_table, side_by_side, verdicts
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, packed, packed_frame, page, script_digest
 from forgetscope.report.pages.picture import Picture, picture
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
 from forgetscope.report.words import methods
-from forgetscope.report.words.arms import by_measure, leaderboard_sentences
 from forgetscope.report.words.captions import notes
 from forgetscope.report.words.headlines import Headline, headlines
 
 SCRIPTS = (
     *("core.js", "terms.js", "downloads.js", "tables.js", "charts.js"),
-    *("panel.js", "explorer.js", "warning.js", "page.js"),
+    *("panel.js", "explorer.js", "warning.js", "compared.js", "page.js"),
 )
 STYLES = ("base.css", "terms.css", "explorer.css", "benchmark.css", "print.css")
 
@@ -45,12 +41,13 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     simulated = analysis.collection.simulated
     hidden = {"claims"} if simulated else set[str]()  # made-up results speak neither for the paper nor against it
     found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data" and shown.exhibit.label not in hidden]
-    compared = _policies(provenance.policies) if provenance.policies else None
-    ranked = _side_by_side(provenance.boards) if provenance.boards else None
+    compared = policy_table(provenance.policies, provenance.apart) if provenance.policies else None
+    ranked = side_by_side(provenance.boards) if provenance.boards else None
+    said = verdicts(provenance.boards)
     in_pairs = [shown for shown in (compared, ranked) if shown is not None]
     return page(
         "benchmark.html.j2",
-        title=", ".join(dict.fromkeys(sample.benchmark for sample in samples)) or "empty store",
+        title=", ".join(dict.fromkeys(PAPER_NAMES.get(sample.dataset, sample.dataset) for sample in samples)) or "empty store",
         simulated=simulated,
         openings=_openings(analysis),
         claims={} if simulated else analysis.more["claims"]["verdict"].value_counts().to_dict(),
@@ -61,7 +58,8 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         policy_exhibit=_article(compared) if compared else None,
         policies_note=provenance.note,
         ranked_exhibit=_article(ranked) if ranked else None,
-        ranked_sentences=leaderboard_sentences(provenance.boards),
+        ranked_sentences=said,
+        boards_baseline=" and ".join(dict.fromkeys(board.baseline for board in provenance.boards)),
         paragraphs=methods.paragraphs(analysis),
         facts=methods.facts(analysis, explorer.environments),
         commands=methods.commands(provenance.plans, provenance.unplanned),
@@ -70,6 +68,12 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         digests=[script_digest(script), script_digest(plotly)],
         packs={
             "data-exhibits": packed({_id(one): _embedded(one, explorer) for one in (*found, *in_pairs)}),
+            "data-compared": packed(
+                {
+                    "policies": compared_policies(provenance.policies, provenance.apart),
+                    "ranked": compared_boards(provenance.boards),
+                }
+            ),
             "data-warning": packed(
                 {
                     "flagged": packed_frame(_named(analysis.more["flagged"], explorer)),
@@ -124,48 +128,6 @@ def _grouped(tables: Iterable[Shown]) -> dict[str, list[dict[str, Any]]]:
 
 def _id(shown: Shown) -> str:
     return shown.exhibit.label.replace(":", "-")
-
-
-def _policies(rows: Sequence[PolicyComparison]) -> Shown:
-    """A row per step, quantity and policy."""
-    found = []
-    for step in dict.fromkeys(row.step for row in rows):
-        for name, title in MEANS.items():
-            for row in (row for row in rows if row.step == step):
-                mean, difference = row.means[name], row.differences.get(name, mean_estimate(()))
-                found.append(
-                    {
-                        **{"subset": str(step), "quantity": title, "policy": row.policy},
-                        **{"mean": mean.value, "mean_lo": mean.low, "mean_hi": mean.high},
-                        **{"difference": difference.value, "difference_lo": difference.low, "difference_hi": difference.high},
-                        **{"n": row.pairs, "diverged": row.diverged},
-                    }
-                )
-    return Shown(replace(POLICIES, title=POLICIES.title.format(baseline=rows[0].baseline)), pd.DataFrame(found))
-
-
-def _side_by_side(boards: Sequence[Leaderboard]) -> Shown:
-    """A row per setting, step and method."""
-    found = []
-    for board in boards:
-        for arm in board.arms:
-            own = by_measure(board.rows, arm, board.step)
-            even = own[EVENLY]
-            found.append(
-                {
-                    **{"setting": board.setting, "step": board.step, "method": arm, "pairs": even.n},
-                    **{"matched": even.matched_difference, "from": even.matched_low, "to": even.matched_high},
-                    "verdict": even.verdict or ("baseline" if arm == board.baseline else ""),
-                    **{"accuracy": own["accuracy"].value, "mean FG": own["mean_forgetting"].value},
-                    **{"spread": even.true_spread, "worst class": own["worst_forgetting"].value},
-                    **{"bytes kept": round(own["bytes"].value), "seconds": round(own["seconds"].value, 1)},
-                }
-            )
-    frame = pd.DataFrame(found)
-    one = [name for name in ("setting", "step") if frame[name].nunique() == 1]
-    about = ", ".join(f"{name} {frame[name].iloc[0]}" if name == "step" else str(frame[name].iloc[0]) for name in one)
-    title = f"{SIDE_BY_SIDE.title}: {about}" if one else SIDE_BY_SIDE.title
-    return Shown(replace(SIDE_BY_SIDE, title=title), frame.drop(columns=one).round(3))
 
 
 def _missing(analysis: Analysis) -> list[str]:

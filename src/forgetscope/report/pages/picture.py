@@ -23,6 +23,7 @@ class Bar:
     past: PastClass
     said: str  # such as `lost 44 %`
     accuracies: str
+    narrow: str  # the same in points of percent, for a phone
     start: float
     length: float
     band: tuple[float, float] | None
@@ -74,6 +75,7 @@ def picture(example: Example) -> Picture:
                 past=one,
                 said=change(one.forgetting) if math.isfinite(one.forgetting) else "unknown",
                 accuracies=f"{PLAIN.percent(one.learned)} → {PLAIN.percent(one.now)}",
+                narrow=f"{PLAIN.number(100 * one.learned, 0)}→{PLAIN.number(100 * one.now, 0)}",
                 start=start,
                 length=round(end - start, 2),
                 band=(band[0], round(band[1] - band[0], 2)) if band else None,

@@ -229,10 +229,20 @@ function drawFigure(box, data, title) {
     await draw(chart, traces, layout);
     if (!CLASS_FACTS[data.kind]) return;
     const { data: sets, data_of } = await pack("explorer");
-    tell(chart, ({ curveNumber, pointNumber }) => {
-      const row = traces[curveNumber].rows[pointNumber];
-      return [row.class_name, CLASS_FACTS[data.kind](row), thumbnail(sets, data_of[row.benchmark], row.class_id)];
-    });
+    const rowOf = ({ curveNumber, pointNumber }) => traces[curveNumber].rows?.[pointNumber];
+    tell(
+      chart,
+      (point) => {
+        const row = rowOf(point);
+        return row && [row.class_name, CLASS_FACTS[data.kind](row), thumbnail(sets, data_of[row.benchmark], row.class_id)];
+      },
+      {
+        onclick: (point) => {
+          const row = rowOf(point);
+          if (row) openClass({ benchmark: row.benchmark, experiment: row.step_id, class: row.class_id });
+        },
+      },
+    );
   };
   if (groups.length > 1)
     controls.append(

@@ -25,6 +25,7 @@ function start(panel) {
   started.add(panel);
   if (panel.id === "explorer") startExplorer();
   if (panel.id === "warning") startWarning();
+  panel.querySelectorAll("[data-compared]").forEach(startCompared);
   for (const article of panel.querySelectorAll("[data-exhibit]")) onScreen.observe(article);
 }
 
@@ -144,7 +145,8 @@ byId("filter").oninput = ({ target }) => {
 async function prepareToPrint() {
   paper.printing = true;
   document.documentElement.classList.add("printing");
-  start(byId("warning"));
+  for (const panel of panels) if (panel.id !== "explorer") start(panel);
+  for (const place of document.querySelectorAll("[data-compared]")) await startCompared(place);
   for (const article of document.querySelectorAll("[data-exhibit]")) await showExhibit(article);
   for (const [box, redraw] of redraws) if (box.isConnected && !box.closest("#explorer")) await redraw();
 }

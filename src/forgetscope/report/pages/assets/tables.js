@@ -4,6 +4,7 @@ const KEYS = {
   benchmark: "Benchmark",
   policy: "Policy",
   subset: "Step",
+  kept: "Kept",
   rehearsal_pct: "Retained %",
   class_pct: "Increment %",
   quantity: "Quantity",

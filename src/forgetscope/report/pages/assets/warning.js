@@ -13,6 +13,20 @@ async function startWarning() {
       }),
     );
   let shares = [];
+  const chart = chartBox(
+      "Predicted against final forgetting of every past class; the table below names those that would be flagged",
+    ),
+    picture = element("div", {}, chart);
+  picture.append(
+    chartTools(chart, {
+      name: () => `early-warning-${view.step.slice(0, 8)}`,
+      title: "Predicted against final forgetting",
+      columns: async () => {
+        const own = rows.filter((row) => row.step_id === view.step);
+        return Object.fromEntries(Object.keys(own[0]).map((name) => [name, own.map((row) => row[name])]));
+      },
+    }),
+  );
   const view = { share: 0.25 };
   const groups = distinct(rows.map(policyOf));
   const steps = () => distinct(rows.filter((row) => policyOf(row) === view.group).map((row) => row.step_id));
@@ -76,8 +90,9 @@ async function startWarning() {
     const range = span([0, ...own.map((row) => row.forgetting)]);
     const line = (row) => {
       const hit = row.hit === "True" ? "yes" : "no";
+      const href = addressOf({ experiment: row.step_id.slice(0, 8), class: row.class_id }, "explorer");
       return tableRow(
-        row.class_name,
+        element("a", { textContent: row.class_name, href }),
         significant(row.score),
         [intervalBar(row.forgetting, null, null, range), ` ${decimal(row.forgetting)}`],
         element("span", { className: hit, textContent: hit }),
@@ -111,16 +126,17 @@ async function startWarning() {
         ),
       ),
     );
-    const framed = (title, text, one) =>
+    const framed = (title, text, one, ...before) =>
       element(
         "div",
         { className: "card body" },
         element("h3", { textContent: title }),
         element("p", { className: "how", textContent: text }),
+        ...before,
         element("div", { className: "scroll", tabIndex: 0, attributes: { role: "region", "aria-label": title } }, one),
       );
     body.replaceChildren(
-      framed("In this experiment", sentence, table),
+      framed("In this experiment", sentence, table, picture),
       ...(over.length
         ? [
             framed(
@@ -131,9 +147,124 @@ async function startWarning() {
           ]
         : []),
     );
+    watch();
+  }
+
+  // Axes are those of all moments of the step, so that points move and marks do not.
+  async function watch() {
+    const all = rows.filter((row) => row.step_id === view.step),
+      own = all.filter((row) => row.share === view.share),
+      [traces, layout] = warningFigure(own, all, paper.printing ? paper.width - 44 : chart.clientWidth);
+    await draw(chart, traces, layout);
+    const { data, data_of } = await pack("explorer");
+    tell(
+      chart,
+      ({ curveNumber, pointNumber }) => {
+        const row = traces[curveNumber].rows[pointNumber];
+        const facts = [
+          ["Score so far", significant(row.score)],
+          ["Forgetting in the end", decimal(row.forgetting)],
+          ["Outcome", FATES.find((fate) => fate.holds(row)).name],
+        ];
+        return [row.class_name, facts, thumbnail(data, data_of[row.benchmark], row.class_id)];
+      },
+      {
+        onclick: ({ curveNumber, pointNumber }) => {
+          const row = traces[curveNumber].rows[pointNumber];
+          openClass({ experiment: row.step_id, class: row.class_id });
+        },
+      },
+    );
   }
 
   view.group = groups[0];
   refill();
   show();
+  redraws.set(chart, watch);
+}
+
+// What becomes of a class; colours and shapes both tell.
+const FATES = [
+  {
+    name: "flagged, and rightly",
+    colour: "two",
+    symbol: "circle",
+    holds: (row) => row.flagged === "True" && row.hit === "True",
+  },
+  { name: "flagged in vain", colour: "three", symbol: "x", holds: (row) => row.flagged === "True" },
+  { name: "missed", colour: "four", symbol: "triangle-up-open", holds: (row) => row.hit === "True" },
+  { name: "neither", colour: "unknown", symbol: "circle-open", holds: () => true },
+];
+
+function warningFigure(own, all, width) {
+  const look = theme(),
+    known = own.filter((row) => row.score !== null && row.forgetting !== null),
+    narrow = width < 640,
+    height = narrow ? 360 : 420,
+    margin = { l: 52, r: 12, t: narrow ? 64 : 40, b: 48 };
+  const ranges = ["score", "forgetting"].map((name) =>
+    span(
+      all.map((row) => row[name]).filter((value) => value !== null),
+      0.07,
+    ),
+  );
+  const inside = [width - margin.l - margin.r, height - margin.t - margin.b],
+    pixels = known.map((row) => [
+      (inside[0] * (row.score - ranges[0][0])) / (ranges[0][1] - ranges[0][0]),
+      (inside[1] * (ranges[1][1] - row.forgetting)) / (ranges[1][1] - ranges[1][0]),
+    ]),
+    names = known.map((row) => shorten(row.class_name, 14)),
+    places = placeLabels(look.font, pixels, names, inside);
+  const traces = FATES.map((fate) => {
+    const found = known.filter((row) => FATES.find((one) => one.holds(row)) === fate),
+      at = found.map((row) => known.indexOf(row));
+    return {
+      x: found.map((row) => row.score),
+      y: found.map((row) => row.forgetting),
+      rows: found,
+      name: fate.name,
+      type: "scatter",
+      mode: "markers+text",
+      hoverinfo: "none",
+      cliponaxis: false,
+      text: at.map((i) => (places[i] ? plain(names[i]) : "")),
+      textposition: at.map((i) => places[i] || "middle right"),
+      textfont: { size: 11, color: look.muted },
+      marker: { size: 10, color: look[fate.colour], symbol: fate.symbol, line: { width: 2, color: look[fate.colour] } },
+    };
+  });
+  const cuts = [
+    ["flagged", "score", "y"],
+    ["hit", "forgetting", "x"],
+  ].flatMap(([flag, name, other]) => {
+    const [inner, outer] = ["True", "False"].map((value) => known.filter((row) => row[flag] === value).map((row) => row[name]));
+    if (!inner.length || !outer.length) return [];
+    const cut = (Math.min(...inner) + Math.max(...outer)) / 2,
+      along = other === "y" ? "x" : "y";
+    const line = { color: look.muted, width: 1, dash: "dot" };
+    return [
+      {
+        type: "line",
+        [`${along}0`]: cut,
+        [`${along}1`]: cut,
+        [`${other}ref`]: "paper",
+        [`${other}0`]: 0,
+        [`${other}1`]: 1,
+        line,
+      },
+    ];
+  });
+  const told = own[0]?.predictor === "all_coefficients" ? "Predicted forgetting" : "SIC so far";
+  return [
+    traces,
+    {
+      width,
+      height,
+      margin,
+      showlegend: true,
+      shapes: cuts,
+      xaxis: axis(look, `${told}, ${own[0]?.moment ?? ""}`, { range: ranges[0], automargin: false }),
+      yaxis: axis(look, "Forgetting in the end", { range: ranges[1], automargin: false }),
+    },
+  ];
 }
