@@ -9,11 +9,12 @@ digests it names.
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from forgetscope.analysis.exhibits.figures import FIGURES
 from forgetscope.analysis.exhibits.tables import TABLES
-from forgetscope.analysis.inputs.samples import PAPER_NAMES
+from forgetscope.analysis.inputs.samples import PAPER_NAMES, Sample
 from forgetscope.analysis.results import Analysis
 from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.pages.compared import compared_boards, compared_policies, policy_table, side_by_side, verdicts
@@ -23,9 +24,12 @@ from forgetscope.report.pages.picture import Picture, picture
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
 from forgetscope.report.words import methods
-from forgetscope.report.words.captions import notes
+from forgetscope.report.words.captions import notes, share_text
 from forgetscope.report.words.headlines import Headline, headlines
 
+Floors = dict[tuple[str, ...], float]
+UNEVEN = ("FG-R", "FG-HG")
+WHERE = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct")
 SCRIPTS = (
     *("core.js", "terms.js", "downloads.js", "tables.js", "charts.js"),
     *("panel.js", "explorer.js", "warning.js", "compared.js", "page.js"),
@@ -43,7 +47,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data" and shown.exhibit.label not in hidden]
     compared = policy_table(provenance.policies, provenance.apart) if provenance.policies else None
     ranked = side_by_side(provenance.boards) if provenance.boards else None
-    said = verdicts(provenance.boards)
+    said, floors = verdicts(provenance.boards), _floors(analysis)
     in_pairs = [shown for shown in (compared, ranked) if shown is not None]
     return page(
         "benchmark.html.j2",
@@ -67,7 +71,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         scripts=[script],
         digests=[script_digest(script), script_digest(plotly)],
         packs={
-            "data-exhibits": packed({_id(one): _embedded(one, explorer) for one in (*found, *in_pairs)}),
+            "data-exhibits": packed({_id(one): _embedded(one, explorer, floors) for one in (*found, *in_pairs)}),
             "data-compared": packed(
                 {
                     "policies": compared_policies(provenance.policies, provenance.apart),
@@ -86,14 +90,28 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     )
 
 
-def _openings(analysis: Analysis) -> list[tuple[Headline, Picture | None, str]]:
-    """Of each headline that says something: with its picture, and the benchmark that its classes are of."""
-    of = [sample.benchmark for sample in analysis.collection.samples for _ in sample.numbers]
+def _openings(analysis: Analysis) -> list[tuple[Headline, Picture | None, str, str]]:
+    """Of each headline that says something: with its picture, the benchmark that its classes are of, and what it pools."""
+    of = [(sample, step) for sample in analysis.collection.samples for step in sample.numbers]
     every = zip(headlines(analysis), of, strict=True)
-    return [(one, picture(one.picture) if one.picture else None, benchmark) for one, benchmark in every if one.cards]
+    return [
+        (one, picture(one.picture) if one.picture else None, sample.benchmark, _pooled(sample, step))
+        for one, (sample, step) in every
+        if one.cards
+    ]
 
 
-def _embedded(shown: Shown, explorer: Explorer) -> dict[str, Any]:
+def _pooled(sample: Sample, step: int) -> str:
+    """Which retentions and increments are in the same means; empty where there is one of each."""
+    cells = sample.partitions(step)
+    levels = [list(dict.fromkeys(values)) for values in zip(*((one.retention, one.increment) for one in cells), strict=True)]
+    if len(cells) < 2:
+        return ""
+    kept, new = (" and ".join(filter(None, (", ".join(map(share_text, own[:-1])), share_text(own[-1])))) for own in levels)
+    return f"Pooled over {len(cells)} partitions: {kept} kept; increments {new}."
+
+
+def _embedded(shown: Shown, explorer: Explorer, floors: Floors) -> dict[str, Any]:
     """What the page's scripts draw an exhibit from and offer for download."""
     exhibit, frame = shown.exhibit, shown.frame
     data: dict[str, Any]
@@ -101,10 +119,24 @@ def _embedded(shown: Shown, explorer: Explorer) -> dict[str, Any]:
         data = {"frame": packed_frame(_named(frame, explorer) if "class_id" in frame else frame), "kind": exhibit.kind}
         return data if shown.beside is None else data | {"boxes": packed_frame(shown.beside)}
     frame = frame.drop(columns="table", errors="ignore")
+    if "statistic" in frame and frame["quantity"].isin(UNEVEN).any():
+        places = zip(*(frame[name].tolist() for name in (*WHERE, "quantity")), strict=True)
+        frame = frame.assign(by_noise=[floors.get(place, np.nan) for place in places])
     data = {"frame": packed_frame(frame), "latex": latex_table(shown), "layout": exhibit.layout}
     if shown.beside is not None:
         data |= {"paper": packed_frame(shown.beside), "latex": f"{data['latex']}\n{latex_beside(shown)}"}
     return data
+
+
+def _floors(analysis: Analysis) -> Floors:
+    """What noise alone would show of FG-R and FG-HG, wherever it is known: by the keys of a table's row."""
+    noise = analysis.more.get("noise")
+    if noise is None or noise.empty:
+        return {}
+    places = list(zip(*(noise[name].tolist() for name in WHERE), strict=True))
+    return {
+        (*place, name): floor for name in UNEVEN for place, floor in zip(places, noise[f"{name}_floor"].tolist(), strict=True)
+    }
 
 
 def _named(frame: pd.DataFrame, explorer: Explorer) -> pd.DataFrame:

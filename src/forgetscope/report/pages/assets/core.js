@@ -124,9 +124,9 @@ function chooser(label, options, onchange) {
   return { list, box: element("label", {}, label, list) };
 }
 
-// An interval as a dot on a line: [value, low, high] within [from, to]; `paper` is a value to set beside it. What lies beyond an end
-// is at the end, and marked there.
-function intervalBar(value, low, high, [from, to], paper = null) {
+// An interval as a dot on a line: [value, low, high] within [from, to]; `paper` is a value to set beside it, `floor` how much of it
+// noise alone would show. What lies beyond an end is at the end, and marked there.
+function intervalBar(value, low, high, [from, to], paper = null, floor = null) {
   const at = (x) => `${Math.min(100, Math.max(0, (100 * (x - from)) / (to - from || 1)))}%`;
   const bar = element("span", { className: "interval" });
   const mark = (tag, x) => {
@@ -135,6 +135,7 @@ function intervalBar(value, low, high, [from, to], paper = null) {
     bar.append(node);
     return node;
   };
+  if (floor !== null) mark("q", Math.max(0, from)).style.width = `calc(${at(floor)} - ${at(Math.max(0, from))})`;
   if (from < 0 && to > 0) mark("s", 0);
   if (low !== null && high !== null) mark("i", low).style.width = `calc(${at(high)} - ${at(low)})`;
   if (value !== null) mark("b", value);

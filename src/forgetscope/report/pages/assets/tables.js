@@ -44,7 +44,7 @@ function shownColumns(columns, data, paper) {
     });
   const bar = (title, name, rangeOf) =>
     column(title, columns[name], (value, i) =>
-      intervalBar(value, ...ends(columns, name, i), rangeOf(i), paper?.paper[i] ?? null),
+      intervalBar(value, ...ends(columns, name, i), rangeOf(i), paper?.paper[i] ?? null, columns.by_noise?.[i] ?? null),
     );
   const keys = Object.keys(KEYS).filter(
     (key) => columns[key]?.some((value) => value !== "") && (key === "benchmark" || distinct(columns[key]).length > 1),
@@ -94,6 +94,7 @@ function shownColumns(columns, data, paper) {
       estimated("Mean", "mean"),
       bar("95\u202f% interval", "mean", () => range),
     );
+    if (columns.by_noise) shown.push(number("By noise", "by_noise"));
     if (known(columns.sd).length) shown.push(estimated("SD", "sd"));
   }
   if (data.layout !== "policies") shown.push(number("n", "n", String));
