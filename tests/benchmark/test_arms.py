@@ -71,19 +71,27 @@ def test_a_plan_of_arms_is_made_again_from_its_record(tmp_path: Path) -> None:
     assert (again.id, again.jobs, again.chains) == (plan.id, plan.jobs, plan.chains)
 
 
+LATER = {  # one was renamed and spelled otherwise, one dropped, one added
+    **{"plain": {}, "renamed": {"epochs": 5, "policy": "herding", "method": "replay"}},
+    **{"held": ARMS["held"], "few": {"retention": 0.02}},
+}
+
+
 def test_pairs_that_are_added_later_are_known_as_such(tmp_path: Path) -> None:
     load_data("glyphs", 8)
     store = Store(tmp_path)
     small, large, other = (
         comparison_plan(Comparison(RUN, arms=arms, pairs=pairs))
-        for arms, pairs in ((ARMS, 3), (ARMS, 5), ({"plain": {}, "few": {"retention": 0.02}}, 2))
+        for arms, pairs in ((ARMS, 3), (LATER, 5), ({"plain": {"memory": 90}, "few": {"retention": 0.02}}, 2))
     )
     for plan, time in ((other, "2026-01-01"), (small, "2026-01-02"), (large, "2026-01-03")):
         record_plan(store, plan)
         with pytest.MonkeyPatch.context() as patches:
             patches.setattr("forgetscope.benchmark.records.datetime", _Clock(time))
             Journal(folder_of(store, plan)).write("started", steps=1)
-    assert [first_pairs(store, plan) for plan in (small, large, other)] == [3, 3, 2]
+    assert first_pairs(store, small) == dict.fromkeys(("again", "herding", "fixed", "held"), 3)
+    assert first_pairs(store, large) == {"again": 3, "renamed": 3, "held": 3, "few": 5}
+    assert first_pairs(store, other) == {"again": 2, "few": 2}  # of another baseline
     assert [record["pairs"] for record in recorded_plans(store) if record["id"] == small.id] == [3]
 
 
@@ -119,12 +127,21 @@ def test_what_is_no_arm_is_refused(text: str) -> None:
         parse_arm(text)
 
 
+def _both(option: str, *values: str) -> dict[str, dict[str, object]]:
+    return {name: {option: value} for name, value in zip("bc", values, strict=True)}
+
+
 @pytest.mark.parametrize(
     ("arms", "options", "message"),
     [
         ({"a": {}}, {"again": False}, "--arm a: name a second arm to compare it with"),
         ({"a": {}, "b": {}}, {}, "--arm b: that is a once more"),
         ({"a": {}, "b": {"draws": 1}}, {}, "--arm b: that is again once more"),
+        ({"a": {}, "b": {"method": "replay()"}}, {}, "--arm b: that is a once more"),
+        ({"a": {}, **_both("method", "distillation", "distillation(weight=1)")}, {}, "--arm c: that is b once more"),
+        ({"a": {}, **_both("calibration", "offset", "offset(logits=0.5)")}, {}, "--arm c: that is b once more"),
+        ({"a": {}, **_both("calibration", "evening", "evening(level=forgetting)")}, {}, "--arm c: that is b once more"),
+        ({"a": {}, "b": {"retention": 0.1, "epochs": RunSpec().epochs, "draws": 0}}, {}, "--arm b: that is a once more"),
         ({"a": {}, "again": {"retention": 0.2}}, {}, "--arm again: that is the baseline with other draws"),
         ({"a": {}, "b": {"seed": 1}}, {}, "--arm b: seed is what a pair has in common"),
         ({"a": {}, "b": {"retenton": 1}}, {}, "--arm b: retenton is no option of a run. Did you mean 'retention'?"),

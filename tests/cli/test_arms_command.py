@@ -91,12 +91,24 @@ def test_pairs_that_are_added_are_told(made: Path) -> None:
     assert ({row["n"] for row in found["arms"]}, {row["n"] for row in found["planned"]}) == ({6}, {4})
 
 
+def test_pairs_that_are_added_are_told_whatever_arms_are_called_and_added(made: Path) -> None:
+    assert compare(made, *ARMS, "--pairs", "4").exit_code == 0
+    others = ("--no-again", "--arm", "draws: draws=1", "--arm", "plain:", "--arm", "mine: retention=0.1, policy=herding")
+    result = compare(made, *others, "--baseline", "plain", "--pairs", "5")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("An extension: 4 pairs were planned before the first step, 1 pair was added later.") == 2
+    found = json.loads(compare(made, *others, "--baseline", "plain", "--pairs", "5", "--json").stdout)
+    assert {(row["arm"], row["n"]) for row in found["planned"]} == {("plain", 4), ("draws", 4), ("mine", 4)}
+    assert found["planned_pairs"] == 4
+
+
 def test_power_runs_nothing(made: Path, tmp_path: Path) -> None:
     result = compare(made, *ARMS, "--pairs", "6", "--power")
     assert result.exit_code == 0, result.output
     assert re.search(r"^herding +FG-R +matched +0\.\d{4} +6 +\d\.\d{3} +[\d,]+ +0\.1$", result.stdout, re.MULTILINE)
     found = json.loads(compare(made, *ARMS, "--pairs", "6", "--power", "--json").stdout)["power"]
-    assert {"arm", "step", "measure", "matched", "sd", "n", "smallest", "difference", "pairs"} == {*found[0]}
+    of_pairs = {"n", "pairs", "diverged", "past_classes", "barely_learned", "barely_pairs"}
+    assert {"arm", "step", "measure", "matched", "sd", "smallest", "difference"} | of_pairs == {*found[0]}
     (tmp_path / "mine.toml").write_text(RUN)
     nothing = compare(tmp_path, *ARMS, "--power")
     assert (nothing.exit_code, "has no two pairs of these arms" in nothing.stderr.replace("\n", " ")) == (1, True)

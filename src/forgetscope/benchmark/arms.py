@@ -9,14 +9,15 @@ What a first step is made of (its network, its images) cannot; such an arm has f
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from forgetscope.benchmark.plans import Chain, Plan
+from forgetscope.choices import canonical_calibration
 from forgetscope.errors import SpecError
 from forgetscope.options import nearest, parse_setting, toml_value
-from forgetscope.spec import HOW_MUCH_IS_KEPT, RunSpec
+from forgetscope.spec import HOW_MUCH_IS_KEPT, AugmentationSpec, RunSpec, step_specs
 
 FIXED = ("dataset", "image_size", "increment", "steps", "sequence_seed", "sequence", "seed")  # what a pair is
 FROM_THE_START = (  # what a first step is made of
@@ -77,12 +78,12 @@ def check_arms(run: RunSpec, arms: Arms, baseline: str, again: bool) -> None:
             changed(run, options)
         except SpecError as error:
             raise SpecError(f"--arm {name}: {error}") from None
-    made: dict[RunSpec, str] = {}
-    for name, options in (with_again(run, arms, baseline) if again else arms).items():
-        if (same := made.setdefault(changed(run, options), name)) != name:
-            raise SpecError(f"--arm {name}: that is {same} once more. Give it another option, such as draws=2.")
     if (run.steps if run.sequence is None else len(run.sequence)) < 2:
         raise SpecError("A first step forgets nothing, so that there is nothing to compare. Use at least two steps.")
+    made: dict[Hashable, str] = {}
+    for name, options in (with_again(run, arms, baseline) if again else arms).items():
+        if (same := made.setdefault(resolved(changed(run, options)), name)) != name:
+            raise SpecError(f"--arm {name}: that is {same} once more. Give it another option, such as draws=2.")
 
 
 def check_option(said: str, option: str) -> None:
@@ -104,6 +105,12 @@ def changed(run: RunSpec, options: Options) -> RunSpec:
     replaced = {name for excluding in INSTEAD if {*excluding} & {*options} for name in excluding}
     kept = {name: value for name, value in run.given.items() if name not in replaced}
     return RunSpec(**kept | {**options})
+
+
+def resolved(run: RunSpec) -> Hashable:
+    """What it comes to, however its options are spelled: its steps, whatever their classes are, and their calibration."""
+    sequence = run.sequence or [[step] for step in range(run.steps)]
+    return *step_specs(run, sequence, AugmentationSpec()), canonical_calibration(run.calibration)
 
 
 def member_of(run: RunSpec, number: int, **options: Any) -> RunSpec:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,12 +22,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from forgetscope.benchmark.arms import changed, parse_arm, resolved
 from forgetscope.benchmark.plans import Plan
 from forgetscope.benchmark.shards import Shard
 from forgetscope.errors import DamagedPlan, SpecError, StoreError
 from forgetscope.files import append_regular, is_locked, read_regular, replace_durably, told
 from forgetscope.foreign import Count, Id, StrictRecord, Text, first_problem, strict_json
 from forgetscope.options import nearest
+from forgetscope.spec import RunSpec
 from forgetscope.store import Store, TellLeftOut
 from forgetscope.store.stepfiles import PLAN_BYTES, PLAN_ID, STEPS, SimulationMark
 
@@ -93,17 +96,29 @@ def recorded_plans(store: Store, left_out: TellLeftOut | None = None) -> list[di
     return plans
 
 
-def first_pairs(store: Store, plan: Plan) -> int:
-    """How many pairs a comparison had when its first step was planned: those of the plan that was begun first, of all that
-    the store remembers which differ from this one in the number of pairs alone."""
-    begun = [(LATER, plan.about["pairs"])]
+def first_pairs(store: Store, plan: Plan) -> dict[str, int]:
+    """Of each arm of a comparison but the baseline, with how many pairs its first step was planned: those of the plan that was
+    begun first, of all that the store remembers in which the same run has these two arms, whatever they are called and
+    whichever others there are."""
+    base, *arms = _resolved_arms(plan.template, plan.about["arms"]).items()
+    begun = {name: [(LATER, plan.about["pairs"])] for name, _ in arms}
     for record in recorded_plans(store, left_out=lambda problem: None):
-        alike = all(record.get(name) == value for name, value in plan.about.items() if name != "pairs")
-        if alike and record["data"]["digest"] == plan.data.digest:
+        alike = all(record.get(name) == plan.about.get(name) for name in ("kind", "run", "sources"))
+        if not alike or record["data"]["digest"] != plan.data.digest:
+            continue
+        with suppress(SpecError):  # arms that this version does not know
+            there = _resolved_arms(plan.template, record["arms"]).values()
             events = Journal(store.path / "plans" / record["id"]).events()
-            times = [event["time"] for event in events if event["event"] == "started"]
-            begun.append((min(times, default=LATER), record["pairs"]))
-    return int(min(begun)[1])
+            time = min((event["time"] for event in events if event["event"] == "started"), default=LATER)
+            for name, arm in arms if base[1] in there else ():
+                if arm in there:
+                    begun[name].append((time, record["pairs"]))
+    return {name: int(min(of)[1]) for name, of in begun.items()}
+
+
+def _resolved_arms(run: RunSpec, arms: Sequence[str]) -> dict[str, Hashable]:
+    """By name, what they come to."""
+    return {name: resolved(changed(run, options)) for name, options in map(parse_arm, arms)}
 
 
 def steps_of_plan(store: Store, id: str) -> list[str]:
@@ -147,6 +162,12 @@ def rerun_only(plans: Iterable[Mapping[str, Any]]) -> set[str]:
     return runs.difference(*(chain["steps"] for plan in plans for chain in plan["chains"]))
 
 
+def asking_chains(plans: Iterable[Mapping[str, Any]]) -> set[tuple[str, str | None]]:
+    """By step and calibration, of chains in plans of arms that were not lent what they keep beside images."""
+    chains = [chain for plan in plans if plan["kind"] in ("arms", "variants") for chain in plan["chains"]]
+    return {(step, chain.get("calibration")) for chain in chains if not chain.get("lent") for step in chain["steps"]}
+
+
 class _PlanData(StrictRecord):
     name: Text
     classes: Annotated[int, Field(ge=1, lt=2**31)]
@@ -160,6 +181,8 @@ class _Partition(StrictRecord, extra="forbid"):
 
 class _Chain(StrictRecord):
     steps: list[Id]
+    calibration: Text | None = None
+    lent: bool | None = None
 
 
 class _Reruns(StrictRecord):

@@ -163,9 +163,13 @@ def _tell_arms(wanted: fs.Comparison, options: RunOptions, as_json: bool, power:
     plan, outcome = work_off(wanted, store, options.place(), estimating=options.estimate)
     chains, planned = chains_by_arm(plan), first_pairs(store, plan)
     rows = compare_arms(store, chains)
-    first = compare_arms(store, {name: ids[:planned] for name, ids in chains.items()}) if planned < wanted.pairs else []
+    first = []
+    for pairs in sorted({*planned.values()} - {wanted.pairs}):
+        of = [wanted.compared_with, *(name for name, number in planned.items() if number == pairs)]
+        first += compare_arms(store, {name: chains[name][:pairs] for name in of})
     if as_json:
-        print_json(study_document(plan=plan.id, pairs=wanted.pairs, planned_pairs=planned, arms=rows, planned=first))
+        least = min(planned.values())
+        print_json(study_document(plan=plan.id, pairs=wanted.pairs, planned_pairs=least, arms=rows, planned=first))
     elif rows:
         print_view(arms_view(rows, first))
     _end(wanted, plan, store, outcome, bool(rows))
