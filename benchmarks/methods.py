@@ -158,7 +158,7 @@ def numbers(store: str, file: str, steps: int, pair: int, arm: str) -> dict[Key,
         fs.run(changed(one, options), store, threads=1, progress=False)  # trained already: calibrations alone are made
     plan = fs.plan(fs.Comparison(one, arms=named, pairs=1, baseline="uniform", again=False))
     for row in compare_arms(fs.Store(store), chains_by_arm(plan)):
-        if row.step == steps:
+        if row.step == steps and row.n:
             key = (base.dataset, str(steps), f"{pair:02d}", row.arm, row.measure)
             found[key] = (row.value, row.difference, row.matched_difference)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,14 @@ PAST, NEW, IMAGES = 8, 5, 40
 Arm = Callable[[Logits, Logits, np.random.Generator], Logits]  # from the baseline's logits and the pair's losses per class
 
 
-def fill(store: Store, plan: Plan, arms: dict[str, Arm]) -> None:
-    """A plan of two steps over PAST and NEW classes. An arm that is not named draws its test images anew."""
+def fill(store: Store, plan: Plan, arms: dict[str, Arm], diverging: Container[tuple[str, int]] = (), loss: float = 0) -> None:
+    """A plan of two steps over PAST and NEW classes. An arm that is not named draws its test images anew.
+
+    diverging: arms and numbers of pairs. loss: of every class when it is learned; 5 leaves it barely learned."""
     store.prepare()
     for number, chains in enumerate(zip(*chains_by_arm(plan).values(), strict=True)):
         losses = np.random.default_rng([number, 0]).normal(2.0, 0.8, PAST)
-        learned = _logits(np.zeros(PAST), np.random.default_rng([number, 1]), new=0)
+        learned = _logits(np.full(PAST, float(loss)), np.random.default_rng([number, 1]), new=0)
         base = _logits(losses, np.random.default_rng([number, 2]))
         for place, chain in enumerate(chains):
             name, (first, second) = str(chain.variant), chain.steps
@@ -41,7 +43,7 @@ def fill(store: Store, plan: Plan, arms: dict[str, Arm]) -> None:
                 accuracy = _commit(store, plan, first, learned, 0, np.empty(0))
             rng = np.random.default_rng([number, 3, place])
             logits = base if place == 0 else arms[name](base, losses, rng) if name in arms else _logits(losses, rng)
-            _commit(store, plan, second, logits, PAST, accuracy)
+            _commit(store, plan, second, logits, PAST, accuracy, diverged=(name, number) in diverging)
 
 
 def drawn_again(losses: Logits, rng: np.random.Generator) -> Logits:
@@ -57,7 +59,9 @@ def _logits(losses: Logits, rng: np.random.Generator, new: int = NEW) -> Logits:
     return logits
 
 
-def _commit(store: Store, plan: Plan, id: str, logits: Logits, past: int, learned: NDArray[np.float64]) -> NDArray[np.float64]:
+def _commit(
+    store: Store, plan: Plan, id: str, logits: Logits, past: int, learned: NDArray[np.float64], *, diverged: bool = False
+) -> NDArray[np.float64]:
     """The accuracy of its classes."""
     job, classes = plan.jobs[id], logits.shape[1]
     ids, true = list(range(classes)), np.repeat(np.arange(classes), IMAGES)
@@ -90,6 +94,7 @@ def _commit(store: Store, plan: Plan, id: str, logits: Logits, past: int, learne
         },
         network="resnet8",
         state={"weight": np.zeros(1, np.float32)},
+        divergence={"epoch": 1, "iteration": 3, "loss": "nan"} if diverged else None,
     )
     with store.lock(id, lambda text: None):
         store.commit(record, "2026-01-01T00:00:00+00:00", durable=False)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console, RenderableType
 from scipy import stats
 
 from drawn_arms import IMAGES, NEW, PAST, Logits, drawn_again, fill
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.analysis.questions.arms import MEASURES, OF_COST, ArmMeasure, compare_arms, pairs_needed, verdict_of
-from forgetscope.analysis.statistics.estimates import mean_estimate
+from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
 from forgetscope.benchmark.arms import chains_by_arm
 from forgetscope.benchmark.pairs import Comparison, comparison_plan
 from forgetscope.benchmark.plans import Chain
 from forgetscope.data.library import load_data
+from forgetscope.report.terminal.arms import arms_view, power_view
 from forgetscope.report.words.arms import arm_sentence, by_measure
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
@@ -99,7 +103,7 @@ def test_the_price_is_counted(rows: list[ArmMeasure]) -> None:
     plain = by_measure(rows, "plain", 2)
     assert plain["bytes"].value == 4 * PAST * 8 * 8 * 3
     assert plain["seconds"].value == 2.0
-    said = {arm: arm_sentence(by_measure(rows, arm, 2), plain) for arm in ("again", "offset", "evened")}
+    said = {arm: arm_sentence(by_measure(rows, arm, 2)) for arm in ("again", "offset", "evened")}
     assert said["again"].startswith("again forgets neither less nor more evenly than plain as far as can be told (mean FG ")
     assert said["offset"].startswith("offset forgets less than plain, but not more evenly")
     assert said["evened"].startswith("evened forgets more evenly than plain, but not less")
@@ -117,7 +121,7 @@ def test_pairs_in_which_no_constant_reaches_the_baseline_are_left_out_and_counte
     rows = compare_arms(store, chains_by_arm(plan))
     found = by_measure(rows, "lost", 2)["true_variance"]
     assert (found.n, 2 <= found.matched_n < PAIRS) == (PAIRS, True)
-    sentence = arm_sentence(by_measure(rows, "lost", 2), by_measure(rows, "plain", 2))
+    sentence = arm_sentence(by_measure(rows, "lost", 2))
     assert f"at matched mean FG of {found.matched_n} pairs true variance" in sentence
 
 
@@ -125,7 +129,7 @@ def test_one_pair_has_no_verdict(made: tuple[Store, dict[str, list]]) -> None:
     rows = compare_arms(made[0], {name: ids[:1] for name, ids in made[1].items()})
     assert {row.verdict for row in rows} == {None}
     found = by_measure(rows, "offset", 2)
-    assert "of one pair nothing can be said" in arm_sentence(found, by_measure(rows, "plain", 2))
+    assert "of one pair nothing can be said" in arm_sentence(found)
     assert pairs_needed(rows) == []
 
 
@@ -137,6 +141,99 @@ def test_what_is_not_there_is_in_no_pair(made: tuple[Store, dict[str, list]]) ->
     assert found == {"plain": PAIRS, "again": PAIRS, "offset": PAIRS, "evened": 3}
     nowhere = Chain(steps=("0" * 32, "1" * 32), policy="uniform")
     assert compare_arms(store, {"plain": chains["plain"], "evened": [nowhere] * PAIRS}) == []
+
+
+def made_of(tmp_path: Path, arms: dict[str, dict], pairs: int, drawn: dict | None = None, **named: Any) -> list[ArmMeasure]:
+    load_data("glyphs", 8)
+    plan, store = comparison_plan(Comparison(RUN, arms=arms, pairs=pairs, again=False)), Store(tmp_path)
+    fill(store, plan, drawn or {}, **named)
+    return compare_arms(store, chains_by_arm(plan))
+
+
+TWO = {"plain": {}, "x": {"retention": 0.1}}
+
+
+def test_an_arm_that_diverged_in_some_pairs_is_judged_on_the_others_and_says_so(tmp_path: Path) -> None:
+    rows = made_of(tmp_path, TWO, 5, {"x": with_offset}, diverging={("x", 1), ("x", 3)})
+    mine = by_measure(rows, "x", 2)
+    assert {(row.n, row.diverged, row.baseline_diverged) for row in mine.values()} == {(3, 2, 0)}
+    assert arm_sentence(mine).startswith("x diverged in 2 pairs. Of the other 3 pairs alone: x forgets less than plain")
+    assert " (x diverged in 2 pairs)" in shown(rows)
+
+
+def test_an_arm_that_diverged_in_every_pair_is_named(tmp_path: Path) -> None:
+    rows = made_of(tmp_path, TWO, 2, diverging={("x", 0), ("x", 1)})
+    mine = by_measure(rows, "x", 2)
+    assert {*mine} == {*MEASURES}
+    assert {(row.n, row.diverged, row.verdict) for row in mine.values()} == {(0, 2, None)}
+    assert all(math.isnan(row.value) and math.isnan(row.difference) for row in mine.values())
+    said = "x diverged in 2 pairs, so that no pair is left to compare x with plain."
+    assert arm_sentence(mine) == said
+    assert said in shown(rows)
+    assert "Step 2: x against plain, no pair" in shown(rows)
+
+
+def test_a_baseline_that_diverged_is_named(tmp_path: Path) -> None:
+    rows = made_of(tmp_path, TWO, 3, diverging={("plain", 0), ("x", 2)})
+    assert arm_sentence(by_measure(rows, "x", 2)).startswith(
+        "x diverged in 1 pair, plain diverged in 1 pair. Of the other pair"
+    )
+    assert by_measure(rows, "plain", 2)["accuracy"].diverged == 1
+
+
+def test_the_baseline_is_over_the_pairs_of_the_arm(tmp_path: Path) -> None:
+    arms = {**TWO, "y": {"retention": 0.2}}
+    rows = made_of(tmp_path, arms, 5, diverging={("x", 0), ("x", 1), ("y", 4)})
+    for arm in ("x", "y"):
+        for row in by_measure(rows, arm, 2).values():
+            assert row.value - row.baseline_value == pytest.approx(row.difference, abs=1e-12)
+    assert {row.arm: row.n for row in rows} == {"plain": 5, "x": 3, "y": 4}
+    x = by_measure(rows, "x", 2)
+    assert x["accuracy"].baseline_value != by_measure(rows, "plain", 2)["accuracy"].value
+    line = next(line for line in shown(rows).splitlines() if line.startswith("accuracy"))
+    assert line.split()[1:3] == [f"{x['accuracy'].baseline_value:.3f}", f"{x['accuracy'].value:.3f}"]
+
+
+def test_evenness_that_is_not_judged_is_told_from_evenness_that_is_not_seen(tmp_path: Path) -> None:
+    def lost(base: Logits, losses: Logits, rng: np.random.Generator) -> Logits:
+        return drawn_again(losses + 20, rng)
+
+    def sometimes(base: Logits, losses: Logits, rng: np.random.Generator) -> Logits:
+        """The baseline in one pair, lost in the others."""
+        seen.append(len(seen))
+        return lost(base, losses, rng) if seen[-1] else base
+
+    seen: list[int] = []
+    rows = made_of(tmp_path, {**TWO, "y": {"retention": 0.2}}, 3, {"x": lost, "y": sometimes})
+    x, y = by_measure(rows, "x", 2), by_measure(rows, "y", 2)
+    assert {row.verdict for row in x.values()} == {"not less; evenness not judged"}
+    assert "x forgets not less than plain as far as can be told; whether more evenly is not judged" in arm_sentence(x)
+    assert "mean FG could be matched in no pair, and evenness takes two" in arm_sentence(x)
+    assert y["true_variance"].matched_n == 1
+    assert "mean FG could be matched in 1 of 3 pairs only, and evenness takes two" in arm_sentence(y)
+    assert verdict_of(Estimate(-1, -2, -0.5, 3), Estimate(-1, math.nan, math.nan, 1)) == "less; evenness not judged"
+
+
+def test_classes_that_were_barely_learned_are_told_beside_the_means(tmp_path: Path) -> None:
+    rows = made_of(tmp_path, TWO, 3, loss=5)
+    row = by_measure(rows, "x", 2)["accuracy"]
+    assert (row.past_classes, row.barely_pairs) == (3 * PAST, 3)
+    assert row.barely_learned > 0
+    said = f"{row.barely_learned} of {3 * PAST} past classes were barely learned, in 3 of 3 pairs: "
+    assert said in shown(rows)
+    needed = pairs_needed(rows)
+    assert {one.barely_learned for one in needed} == {row.barely_learned}
+    assert f"x: {said}" in " ".join(printed(power_view(needed)).split())
+
+
+def printed(view: RenderableType) -> str:
+    console = Console(width=500, file=StringIO())
+    console.print(view)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def shown(rows: list[ArmMeasure]) -> str:
+    return printed(arms_view(rows))
 
 
 def test_how_many_pairs_it_would_take(rows: list[ArmMeasure]) -> None:

@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import forgetscope as fs
 from conftest import TINY
+from drawn_arms import NEW, PAST, Arm, Logits, drawn_again, fill
 from forgetscope.analysis.questions.arms import ArmMeasure
+from forgetscope.analysis.questions.leaderboard import Leaderboard
 from forgetscope.cli.app import app
+from forgetscope.data.library import load_data
+from forgetscope.report.pages.compared import verdicts
+from forgetscope.report.terminal.leaderboard import leaderboard_view
 
 ARMS: dict[str, dict[str, object]] = {
     "replay": {},
     "replay + offset": {"calibration": "offset"},
+    "replay + evening": {"calibration": "evening"},  # for which the others keep what they do not pay for
     "distillation, herding": {"method": "distillation", "policy": "herding"},
 }
 
@@ -41,19 +50,18 @@ def test_it_has_the_numbers_of_the_comparison(compared: tuple[Path, list[ArmMeas
     found = {(row.arm, row.step, row.measure): asdict(row) for board in boards for row in board.rows}
     assert found.keys() == expected.keys()
     for key, row in found.items():
-        if key[0] == "replay":  # its mean is over all of its experiments, one of which is in no pair
-            continue
         for name, value in row.items():
-            assert name == "arm" or value == expected[key][name] or np.isnan(value), (key, name)
+            assert name in ("arm", "baseline") or value == expected[key][name] or np.isnan(value), (key, name)
 
 
 def test_the_most_even_comes_first_and_the_baseline_where_nothing_differs(compared: tuple[Path, list[ArmMeasure]]) -> None:
     for board in fs.leaderboards(compared[0]):
-        at = {row.arm: row.matched_difference for row in board.rows if row.measure == "true_variance"}
-        at["replay"] = 0.0
-        known = [at[arm] for arm in board.arms if not np.isnan(at[arm])]
-        assert known == sorted(known)
-        assert sorted(board.arms) == sorted(at)
+        even = {row.arm: row for row in board.rows if row.measure == "true_variance"}
+        at = {arm: row.matched_difference for arm, row in even.items() if row.matched_n > 1} | {"replay": 0.0}
+        known = board.arms[: len(at)]
+        assert {*known} == {*at}
+        assert [at[arm] for arm in known] == sorted(at.values())
+        assert sorted(board.arms) == sorted(even)
 
 
 def test_the_command_prints_a_sentence_for_each_and_json(compared: tuple[Path, list[ArmMeasure]]) -> None:
@@ -65,6 +73,62 @@ def test_the_command_prints_a_sentence_for_each_and_json(compared: tuple[Path, l
     document = json.loads(CliRunner().invoke(app, ["methods", str(path), "--json"]).stdout)
     assert [board["step"] for board in document["boards"]] == [2, 3]
     assert {"arm", "measure", "matched_difference", "verdict"} <= document["boards"][0]["rows"][0].keys()
+
+
+def drawn(path: Path, arms: dict[str, dict], pairs: int, drawn_by: dict[str, Arm] | None = None, **named: Any) -> Leaderboard:
+    load_data("glyphs", 8)
+    sequence = [list(range(PAST)), list(range(PAST, PAST + NEW))]
+    run = fs.RunSpec(image_size=8, sequence=sequence, epochs=1, probe_every=0)
+    plan = fs.plan(fs.Comparison(run, arms={"replay": {}, **arms}, pairs=pairs, again=False))
+    fill(fs.Store(path), plan, drawn_by or {}, **named)
+    (board,) = fs.leaderboards(path)
+    return board
+
+
+def printed(board: Leaderboard) -> str:
+    console = Console(width=300, file=StringIO())
+    console.print(leaderboard_view([board]))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+TWO: dict[str, dict[str, object]] = {"ace": {"method": "ace"}, "distillation": {"method": "distillation"}}
+
+
+def test_what_diverged_is_counted_and_the_baseline_is_over_the_same_pairs(tmp_path: Path) -> None:
+    lost = {("ace", 0), ("ace", 1), ("ace", 2), ("ace", 3), ("distillation", 1)}
+    board = drawn(tmp_path, TWO, 4, diverging=lost)
+    assert {row.arm: (row.n, row.diverged) for row in board.rows} == {"replay": (4, 0), "ace": (0, 4), "distillation": (3, 1)}
+    for row in board.rows:
+        if row.arm == "distillation":
+            assert row.value - row.baseline_value == pytest.approx(row.difference, abs=1e-12)
+    assert board.arms[-1] == "ace"
+    shown = printed(board)
+    assert re.search(r"^distillation +3, 1 diverged +0\.\d\d ", shown, re.MULTILINE)
+    assert re.search(r"^  replay there +3 +0\.\d\d .*1\.00 *$", shown, re.MULTILINE)
+    assert re.search(r"^ace +0, 4 diverged +– .*not ranked *$", shown, re.MULTILINE)
+    assert "ace diverged in 4 pairs, so that no pair is left to compare ace with replay." in shown
+    page = verdicts([board])
+    assert any("ace diverged in 4 pairs" in sentence for sentence in page)
+
+
+def test_a_single_matched_pair_is_not_ranked(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def once(base: Logits, losses: Logits, rng: np.random.Generator) -> Logits:
+        seen.append(len(seen))
+        return drawn_again(losses + 20, rng) if seen[-1] else drawn_again(0.5 * losses, rng)
+
+    board = drawn(tmp_path, TWO, 3, {"ace": once})
+    even = {row.arm: row for row in board.rows if row.measure == "true_variance"}["ace"]
+    assert (even.matched_n, even.verdict) == (1, "not less; evenness not judged")
+    assert board.arms[-1] == "ace"
+    assert re.search(r"^ace .*[+−]\d\.\d{3}, not ranked *$", printed(board), re.MULTILINE)
+
+
+def test_classes_that_were_barely_learned_are_told(tmp_path: Path) -> None:
+    shown = printed(drawn(tmp_path, TWO, 3, loss=5))
+    (arms,) = re.findall(r"^(.*): \d+ of 24 past classes were barely learned, in 3 of 3 pairs", shown, re.MULTILINE)
+    assert {*arms.split("; ")} == {"replay", *TWO}
 
 
 def test_a_store_without_pairs_says_what_to_run(tmp_path: Path) -> None:

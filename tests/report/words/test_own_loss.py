@@ -93,7 +93,7 @@ def test_it_is_told_wherever_steps_are(
     compared: tuple[Path, list[ArmMeasure]], experiments: dict[str, list[Experiment]]
 ) -> None:
     path, rows = compared
-    said = arm_sentences(by_measure(rows, "apart", 2), by_measure(rows, "plain", 2))[1]
+    said = arm_sentences(by_measure(rows, "apart", 2))[1]
     assert said.startswith("apart: its own loss, against replay's in the same network, ")
     assert said in shown(arms_view(rows))
     assert said.removeprefix("apart") in shown(leaderboard_view(fs.leaderboards(path)))

@@ -124,7 +124,9 @@ SIDE_BY_SIDE = Exhibit(  # of whatever is in pairs with plain replay
     "beyond",
     "Methods, policies and calibrations side by side",
     "Most even first: matched is the true variance of forgetting between classes at matched mean FG, minus the baseline’s, "
-    "with its 95 % interval; below 0 is more even. Spread is its root as trained, without the noise of test images.",
+    "with its 95 % interval; below 0 is more even. What could not be matched in two pairs has none, and comes last. Spread is "
+    "its root as trained, without the noise of test images. Pairs in which training diverged are in no other number; the "
+    "baseline’s means are over the pairs of the row.",
     "plain",
 )
 

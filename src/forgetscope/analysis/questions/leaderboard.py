@@ -4,15 +4,17 @@ Whatever was trained on the same classes with the same seed from the same first 
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from forgetscope.analysis.experiments import Experiment, summarise
 from forgetscope.analysis.inputs.class_pairs import ClassPair, class_pairs
 from forgetscope.analysis.inputs.samples import kept_of
-from forgetscope.analysis.questions.arms import EVENLY, ArmMeasure, ArmStep, measured
+from forgetscope.analysis.questions.arms import EVENLY, ArmMeasure, ArmStep, Sides, measured
+from forgetscope.benchmark.records import asking_chains, recorded_plans
+from forgetscope.choices import needs_forecast
 from forgetscope.store import BESIDE_IMAGES, METHOD, POLICY, PROBING, Setting, Store, TellLeftOut, told_apart
 
 USUAL = "replay"
@@ -28,6 +30,20 @@ class Name(NamedTuple):
     besides: str | None  # images, if it takes their place
     draws: int
     calibration: str | None
+
+
+class Pair(NamedTuple):
+    """What arms have in common that are compared."""
+
+    first: str  # id of the first step
+    seed: int
+    classes: tuple[tuple[int, ...], ...]  # of each step up to the one that is compared
+
+    def until(self, number: int) -> Self:
+        return self._replace(classes=self.classes[:number])
+
+
+Arms = dict[Name, dict[Pair, dict[int, ArmStep | None]]]  # by step number; None: its training diverged
 
 
 @dataclass(frozen=True)
@@ -48,9 +64,16 @@ class Leaderboard:
 
     @property
     def arms(self) -> list[str]:
-        """By evenness at matched mean FG, the most even first, the baseline as if it differed by nothing; unknown ones last."""
+        """By evenness at matched mean FG, the most even first, the baseline as if it differed by nothing; those that are not
+        `ranked` last, in order of their names."""
         at = {row.arm: row.matched_difference for row in self.rows if row.measure == EVENLY} | {self.baseline: 0.0}
-        return sorted(at, key=lambda arm: (math.isnan(at[arm]), at[arm]))
+        return sorted(at, key=lambda arm: (arm not in self.ranked, at[arm] if arm in self.ranked else 0.0, arm))
+
+    @property
+    def ranked(self) -> set[str]:
+        """Arms whose evenness has an interval, and the baseline: one matched pair alone is chance."""
+        found = {row.arm for row in self.rows if row.measure == EVENLY and not math.isnan(row.matched_high)}
+        return {*found, self.baseline}
 
 
 def leaderboards(store: str | Path | Store, left_out: TellLeftOut | None = None) -> list[Leaderboard]:
@@ -65,14 +88,16 @@ def leaderboards(store: str | Path | Store, left_out: TellLeftOut | None = None)
     >>> [sorted(board.arms) for board in fs.leaderboards("ranked")]
     [['replay', 'replay + offset']]
     """
-    groups: dict[tuple[Setting, ...], dict[Name, dict[Hashable, dict[int, ArmStep]]]] = {}
+    groups: dict[tuple[Setting, ...], Arms] = {}
     opened = store if isinstance(store, Store) else Store.existing(store)
+    asked = asking_chains(recorded_plans(opened, left_out=lambda problem: None))
     for chain in opened.experiments(left_out):
         experiment = Experiment(chain)
-        if experiment.simulated is None and experiment.steps[1:]:
-            _add(groups, experiment)
+        if experiment.simulated is None and experiment.chain[1:]:
+            _add(groups, experiment, asked)
     boards = []
     for setting, found in groups.items():
+        _spread_divergence(found)
         names = _names(found)
         arms = {names[name]: pairs for name, pairs in found.items()}
         plain = [names[name] for name in found if name.draws == 0 and name.calibration is None]
@@ -85,40 +110,59 @@ def leaderboards(store: str | Path | Store, left_out: TellLeftOut | None = None)
     return boards
 
 
-def _sides(
-    arms: Mapping[str, Mapping[Hashable, Mapping[int, ArmStep]]], baseline: str, number: int
-) -> dict[str, list[tuple[ArmStep, ArmStep]]]:
+def _sides(arms: Mapping[str, Mapping[Pair, Sides]], baseline: str, number: int) -> dict[str, list[tuple[ArmStep, ArmStep]]]:
     """Of each arm but the baseline its steps with this number, each with the one that it is compared with."""
-    base = {pair: sides[number] for pair, sides in arms[baseline].items() if number in sides}
+    base = {pair: side for pair, sides in arms[baseline].items() if (side := sides.get(number)) is not None}
     return {
-        arm: [(sides[number], base[pair]) for pair, sides in of.items() if number in sides and pair in base]
+        arm: [(side, base[pair]) for pair, sides in of.items() if pair in base and (side := sides.get(number)) is not None]
         for arm, of in arms.items()
         if arm != baseline
     }
 
 
-def _add(groups: dict[tuple[Setting, ...], dict[Name, dict[Hashable, dict[int, ArmStep]]]], experiment: Experiment) -> None:
-    steps, last = experiment.steps, experiment.steps[-1].setting
-    if len({step.setting.method + step.setting.policy for step in steps[1:]}) > 1:
+def _add(groups: dict[tuple[Setting, ...], Arms], experiment: Experiment, asked: Set[tuple[str, str | None]]) -> None:
+    """asked: by step and calibration, of which arms it is recorded that they asked for what they keep beside images."""
+    chain, steps, last = experiment.chain, experiment.steps, experiment.chain[-1].setting
+    if len({step.setting.method + step.setting.policy for step in chain[1:]}) > 1:
         return  # it changed its method on the way
-    setting = tuple(step.setting.but_for(*POLICY, *METHOD, "quota", *BESIDE_IMAGES, "draws", *BESIDE) for step in steps[:2])
-    pair = (steps[0].id, steps[0].spec.seed, tuple(step.new_classes for step in steps))
+    setting = tuple(step.setting.but_for(*POLICY, *METHOD, "quota", *BESIDE_IMAGES, "draws", *BESIDE) for step in chain[:2])
+    pair = Pair(chain[0].id, chain[0].spec.seed, tuple(step.new_classes for step in chain))
     draws, besides = last.options.get("draws") or 0, last.options.get("keepsake")
     besides = f"{besides} and forecast" if besides and last.options.get("forecast") else besides
+    plain = Name(last.method, last.policy, last.options.get("quota"), besides, draws, None)
+    arms = groups.setdefault(setting, {})
     for calibration in (None, *experiment.calibrations):
         own = {one.number: one for one in experiment.calibrations.get(calibration or "", [])}
+        arm = arms.setdefault(plain._replace(calibration=calibration), {})
+        # What is kept beside images is for calibrations that start from it, but where it takes their place.
+        spare = besides is None and (calibration is None or not needs_forecast(calibration))
         for number, (step, summary) in enumerate(zip(steps[1:], experiment.summaries, strict=True), start=2):
             before, one = steps[: number - 1], own.get(number)
             if calibration is None or one is not None:
-                # What is kept beside images is for calibrations, but where it takes their place.
-                lent = calibration is None and besides is None
-                side = ArmStep(step, before, summary if one is None else summarise(one, before), one, lent=lent)
-                name = Name(last.method, last.policy, last.options.get("quota"), besides, draws, calibration)
-                arm = groups.setdefault(setting, {}).setdefault(name, {})
-                arm.setdefault((pair[0], pair[1], pair[2][:number]), {}).setdefault(number, side)
+                side = ArmStep(
+                    step,
+                    before,
+                    summary if one is None else summarise(one, before),
+                    one,
+                    lent=spare and (step.id, calibration) not in asked,
+                )
+                arm.setdefault(pair.until(number), {}).setdefault(number, side)
+    if experiment.diverged is not None:
+        arms[plain].setdefault(pair, {}).setdefault(len(chain), None)
 
 
-def _names(found: dict[Name, dict[Hashable, dict[int, ArmStep]]]) -> dict[Name, str]:
+def _spread_divergence(arms: Arms) -> None:
+    """Training that diverged is lost to every calibration of it, and so is every longer pair that begins like that."""
+    every = {pair for of in arms.values() for pair in of}
+    for name, of in arms.items():
+        trained = arms.get(name._replace(calibration=None), {})
+        for lost in [pair for pair, sides in trained.items() if None in sides.values()]:
+            for pair in every:
+                if pair.until(len(lost.classes)) == lost:
+                    of.setdefault(pair, {}).setdefault(len(pair.classes), None)
+
+
+def _names(found: Arms) -> dict[Name, str]:
     """`distillation, herding + evening`, with what is usual left out."""
     methods, policies = told_apart(name.method for name in found), told_apart(name.policy for name in found)
     named = {}

@@ -1,5 +1,6 @@
 """Policies and methods beside a baseline: tables, differences for a forest plot, every class in both, and what is concluded."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,10 +15,11 @@ from forgetscope.analysis.questions.policies import MEANS, QUANTITIES, PolicyCom
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
 from forgetscope.report.exhibited import Shown
 from forgetscope.report.pages.packing import number
-from forgetscope.report.words.arms import arm_sentences, by_measure
+from forgetscope.report.words.arms import arm_sentences, barely_learned, by_measure
 
 FOREST = ("mean_forgetting", "accuracy", "new_accuracy", "worst_forgetting", "forgetting_range", "forgetting_half_gap")
 POOLED = "all together (pooled)"
+THERE = {"accuracy": "accuracy", "mean_forgetting": "mean FG"}  # of the baseline over the same pairs
 UNLEARNED = "too many past classes were barely learned: when they were new, they were recognised no better than by guessing."
 FEW = 0.1  # share of classes without any pair in which they had been learned, up to which something is concluded
 
@@ -68,15 +70,17 @@ def side_by_side(boards: Sequence[Leaderboard]) -> Shown:
     for board in boards:
         for arm in board.arms:
             own = by_measure(board.rows, arm, board.step)
-            even = own[EVENLY]
+            even, kept = own[EVENLY], own["bytes"].value
             found.append(
                 {
-                    **{"setting": board.setting, "step": board.step, "method": arm, "pairs": even.n},
+                    **{"setting": board.setting, "step": board.step, "method": arm, "pairs": even.n, "diverged": even.diverged},
                     **{"matched": even.matched_difference, "from": even.matched_low, "to": even.matched_high},
+                    "matched pairs": even.matched_n,
                     "verdict": even.verdict or ("baseline" if arm == board.baseline else ""),
                     **{"accuracy": own["accuracy"].value, "mean FG": own["mean_forgetting"].value},
                     **{"spread": even.true_spread, "worst class": own["worst_forgetting"].value},
-                    **{"bytes kept": round(own["bytes"].value), "seconds": round(own["seconds"].value, 1)},
+                    **{"bytes kept": kept if math.isnan(kept) else round(kept), "seconds": round(own["seconds"].value, 1)},
+                    **{f"baseline’s {word}": own[name].baseline_value for name, word in THERE.items()},
                 }
             )
     frame = pd.DataFrame(found)
@@ -107,11 +111,13 @@ def verdicts(boards: Sequence[Leaderboard]) -> list[str]:
     said = []
     several = len({board.setting for board in boards}) > 1
     for board in boards:
-        base, where = by_measure(board.rows, board.baseline, board.step), f"Step {board.step}"
+        where = f"Step {board.step}"
         where += f", {board.setting}" if several else ""
         arms = [arm for arm in board.arms if arm != board.baseline]
         learned = [arm for arm in arms if _learned(board, arm)]
-        said += [f"{where}: {' '.join(arm_sentences(by_measure(board.rows, arm, board.step), base))}" for arm in learned]
+        for own in (by_measure(board.rows, arm, board.step) for arm in learned):
+            told = [*arm_sentences(own), barely_learned(own[EVENLY])]
+            said += [f"{where}: {' '.join(filter(None, told))}"]
         if rest := "; ".join(arm for arm in arms if arm not in learned):
             said.append(f"{where}: {UNLEARNED} Nothing is concluded of {rest}.")
     return said

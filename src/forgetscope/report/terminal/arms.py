@@ -9,7 +9,7 @@ from forgetscope.analysis.questions.arms import MEASURES, OF_COST, OF_OWN_LOSS, 
 from forgetscope.benchmark.arms import AGAIN
 from forgetscope.characters import counted
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
-from forgetscope.report.words.arms import arm_sentence, arm_sentences, by_measure, extension
+from forgetscope.report.words.arms import arm_sentence, arm_sentences, barely_learned, by_measure, diverged, extension
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.units import size_text
 
@@ -31,43 +31,51 @@ def arms_view(rows: Sequence[ArmMeasure], planned: Sequence[ArmMeasure] = ()) ->
     parts: list[RenderableType] = []
     baseline = rows[0].arm
     for step, arm in dict.fromkeys((row.step, row.arm) for row in rows if row.arm != baseline):
-        mine, base = by_measure(rows, arm, step), by_measure(rows, baseline, step)
-        parts.append(_table(mine, base))
+        mine = by_measure(rows, arm, step)
+        parts.append(_table(mine))
         if first := by_measure(planned, arm, step):
-            before = arm_sentence(first, by_measure(planned, baseline, step))
-            parts.append(plain(f"{extension(first['accuracy'].n, mine['accuracy'].n)}. With the former alone: {before}"))
+            there = [one["accuracy"].n + one["accuracy"].diverged for one in (first, mine)]
+            parts.append(plain(f"{extension(*there)}. With the former alone: {arm_sentence(first)}"))
     more = ["again: the baseline with other draws of memory and batches, so that what differs is noise"]
     own = [OWN_LOSS] if any(row.measure in OF_OWN_LOSS for row in rows) else []
     remarks = (*(more if any(row.arm == AGAIN for row in rows) else []), *REMARKS, *own)
     return apart(*parts, Group(*(plain(remark, "dim") for remark in remarks)))
 
 
-def _table(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure]) -> RenderableType:
+def _table(mine: Mapping[str, ArmMeasure]) -> RenderableType:
+    arm = mine["accuracy"]
     table = make_table(("",), ("baseline", "arm", "difference", "at matched mean FG"))
     for measure, words in (MEASURES | OF_OWN_LOSS).items():
-        if measure not in mine or measure not in base:
-            continue  # what a method's own loss does, which was not measured
-        here, there = mine[measure], base[measure]
+        if measure not in mine or not arm.n:
+            continue  # what a method's own loss does, which was not measured; or no pair at all
+        row = mine[measure]
         if measure in OF_COST:
-            table.add_row(words, *_cost(here, there))
+            table.add_row(words, *_cost(row))
             continue
-        differences = (PLAIN.estimate(one, 3, signed=True) for one in (here.as_trained, here.matched))
-        table.add_row(words, *(PLAIN.number(side.value, 3) for side in (there, here)), *differences)
-        if not math.isnan(here.noise_floor):
-            table.add_row("  by noise", *(PLAIN.number(side.noise_floor, 3) for side in (there, here)), "", "")
+        differences = (PLAIN.estimate(one, 3, signed=True) for one in (row.as_trained, row.matched))
+        table.add_row(words, *_both(row.baseline_value, row.value), *differences)
+        if not math.isnan(row.noise_floor):
+            table.add_row("  by noise", *_both(row.baseline_noise_floor, row.noise_floor), "", "")
         if measure == "true_variance":
-            table.add_row("true spread", *(PLAIN.number(side.true_spread, 3) for side in (there, here)), "", "")
-    arm, baseline = mine["accuracy"], base["accuracy"].arm
-    title = f"Step {arm.step}: {arm.arm} against {baseline}, {counted(arm.n, 'pair')}"
-    return apart(titled(title, table), *(plain(said) for said in arm_sentences(mine, base)))
+            table.add_row("true spread", *_both(row.baseline_true_spread, row.true_spread), "", "")
+    lost = f" ({diverged(arm)})" if diverged(arm) else ""
+    title = f"Step {arm.step}: {arm.arm} against {arm.baseline}, {counted(arm.n, 'pair') if arm.n else 'no pair'}{lost}"
+    said = [*arm_sentences(mine), *filter(None, [barely_learned(arm)])]
+    return apart(titled(title, table) if arm.n else plain(title, "bold"), *map(plain, said))
 
 
-def _cost(here: ArmMeasure, there: ArmMeasure) -> tuple[str, str, str, str]:
-    if here.measure == "bytes":
-        change = round(here.difference)
+def _both(baseline: float, arm: float) -> tuple[str, str]:
+    return PLAIN.number(baseline, 3), PLAIN.number(arm, 3)
+
+
+def _cost(row: ArmMeasure) -> tuple[str, str, str, str]:
+    if row.measure == "bytes":
+        change = round(row.difference)
         sign = "" if not change else "+" if change > 0 else "−"
-        return size_text(round(there.value)), size_text(round(here.value)), sign + size_text(abs(change)), ""
-    return PLAIN.number(there.value, 1), PLAIN.number(here.value, 1), PLAIN.estimate(here.as_trained, 1, signed=True), ""
+        own, usual = (size_text(round(number)) for number in (row.value, row.baseline_value))
+        return usual, own, sign + size_text(abs(change)), ""
+    change_in_seconds = PLAIN.estimate(row.as_trained, 1, signed=True)
+    return PLAIN.number(row.baseline_value, 1), PLAIN.number(row.value, 1), change_in_seconds, ""
 
 
 def power_view(rows: Sequence[PairsNeeded]) -> RenderableType:
@@ -81,6 +89,10 @@ def power_view(rows: Sequence[PairsNeeded]) -> RenderableType:
                 shown = (PLAIN.number(row.sd, 4), str(row.n), PLAIN.number(row.smallest, 3), needed, f"{row.difference:g}")
                 table.add_row(row.arm, MEASURES[row.measure], "matched" if row.matched else "own", *shown)
         parts.append(titled(f"Step {step}: how many pairs a difference takes", table))
+        arms = {row.arm: row for row in rows if row.step == step}
+        lost = {arm: counted(row.diverged, "further pair") for arm, row in arms.items() if row.diverged}
+        parts += [plain(f"{arm} diverged in {pairs}, of which nothing here tells.") for arm, pairs in lost.items()]
+        parts += [plain(f"{arm}: {said}") for arm, row in arms.items() if (said := barely_learned(row))]
     remark = (
         "sd: of the difference within pairs, in this store; show: the difference that these pairs find in four of five "
         "comparisons (paired two-sided t test at 5 %); needed: pairs that find the last column's difference so often"

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from forgetscope.analysis.questions.arms import EVENLY, LESS, ArmMeasure
-from forgetscope.analysis.questions.leaderboard import Leaderboard
+from forgetscope.analysis.questions.arms import EVENLY, LESS, UNJUDGED, ArmMeasure, PairsNeeded
 from forgetscope.analysis.questions.own_loss import SOURCES
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
+from forgetscope.report.words.opening import NOT_LEARNED
 from forgetscope.report.words.own_loss import takes_away
 from forgetscope.report.words.units import size_text
 
@@ -16,6 +16,8 @@ FORGETS = {
     "less": "less than {0}, but not more evenly as far as can be told",
     "more evenly": "more evenly than {0}, but not less as far as can be told",
     "neither": "neither less nor more evenly than {0} as far as can be told",
+    UNJUDGED[True]: "less than {0}; whether more evenly is not judged",
+    UNJUDGED[False]: "not less than {0} as far as can be told; whether more evenly is not judged",
 }
 
 
@@ -23,52 +25,74 @@ def by_measure(rows: Sequence[ArmMeasure], arm: str, step: int) -> dict[str, Arm
     return {row.measure: row for row in rows if (row.arm, row.step) == (arm, step)}
 
 
-def arm_sentence(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure]) -> str:
-    """Whether it forgets less or more evenly than the baseline, and what that costs. Both by measure, at the same step."""
+def arm_sentence(mine: Mapping[str, ArmMeasure]) -> str:
+    """Whether it forgets less or more evenly than the baseline, and what that costs. By measure, at the same step."""
     less, evenly = mine[LESS], mine[EVENLY]
+    lost = diverged(less)
+    if not less.n:
+        return f"{lost}, so that no pair is left to compare {less.arm} with {less.baseline}."
+    among = f"{lost}. Of {_others(less.n)} alone: " if lost else ""
     if less.verdict is None:
-        return f"{less.arm}: of one pair nothing can be said. Run more: --pairs."
+        why = f"mean FG is not known in two of {less.n} pairs, and nothing can be said" if less.n > 1 else ""
+        return f"{among}{less.arm}: {why or 'of one pair nothing can be said. Run more: --pairs'}."
     because = f"mean FG {PLAIN.estimate(less.as_trained, 3, signed=True)}"
     if math.isnan(evenly.matched_high):
-        because += "; evenness is not judged: mean FG could not be matched in two pairs"
+        because += f"; {_unmatched(evenly)}"
     else:
         pairs = f" of {evenly.matched_n} pairs" if evenly.matched_n < evenly.n else ""
         because += f", at matched mean FG{pairs} true variance {PLAIN.estimate(evenly.matched, 3, signed=True)}"
     worse = ["more"] * (less.low > 0) + ["less evenly"] * (evenly.matched_low > 0)
-    said = f"{less.arm} forgets {FORGETS[less.verdict].format(base[LESS].arm)}" + (
+    said = f"{less.arm} forgets {FORGETS[less.verdict].format(less.baseline)}" + (
         f"; it forgets {' and '.join(worse)}" if worse else ""
     )
-    return f"{said} ({because}). Price: {_price(mine, base)}."
+    return f"{among}{said} ({because}). Price: {_price(mine)}."
 
 
-def arm_sentences(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure]) -> list[str]:
+def diverged(row: ArmMeasure) -> str:
+    """In how many pairs training did, of the arm and of the baseline; nothing where it did in none."""
+    told = {row.arm: row.diverged, row.baseline: row.baseline_diverged}
+    return ", ".join(f"{arm} diverged in {counted(number, 'pair')}" for arm, number in told.items() if number)
+
+
+def barely_learned(row: ArmMeasure | PairsNeeded) -> str:
+    """How many past classes were barely learned, in how many pairs, and what that means; nothing where none was."""
+    if not row.barely_learned:
+        return ""
+    said = counted(row.barely_learned, "past class", "was/were", row.past_classes)
+    where = f"in {counted(row.barely_pairs, 'pair', of=row.n)}"
+    return f"{said} barely learned, {where}: {NOT_LEARNED}. They are in all these means; conclude nothing from them."
+
+
+def _others(n: int) -> str:
+    return "the other pair" if n == 1 else f"the other {n} pairs"
+
+
+def _unmatched(evenly: ArmMeasure) -> str:
+    """Why evenness is not judged."""
+    if evenly.matched_n > 1:
+        return "the true variance of forgetting is not known in two pairs, which evenness takes"
+    only = f"in {evenly.matched_n} of {evenly.n} pairs only" if evenly.matched_n else "in no pair"
+    return f"mean FG could be matched {only}, and evenness takes two"
+
+
+def arm_sentences(mine: Mapping[str, ArmMeasure]) -> list[str]:
     """The same, and where it was measured, which source of interference the arm's own loss takes away in its own network."""
     changed = {name: f"changed_{name}" for name in SOURCES}
-    if any(name not in side or (side is base and base[name].value) for side in (mine, base) for name in changed.values()):
-        return [arm_sentence(mine, base)]  # not known, or the baseline is not replay
+    if any(name not in mine or mine[name].baseline_value for name in changed.values()):
+        return [arm_sentence(mine)]  # not known, or the baseline is not replay
     if not any(mine[name].value for name in changed.values()):
-        return [arm_sentence(mine, base)]  # and this arm is replay, too
+        return [arm_sentence(mine)]  # and this arm is replay, too
     differences = {name: mine[measure].as_trained for name, measure in changed.items()}
-    return [arm_sentence(mine, base), takes_away(mine[LESS].arm, differences)]
+    return [arm_sentence(mine), takes_away(mine[LESS].arm, differences)]
 
 
-def leaderboard_sentences(boards: Sequence[Leaderboard]) -> list[str]:
-    """For each method but the baseline, with its step."""
-    return [
-        f"Step {board.step}: {' '.join(arm_sentences(by_measure(board.rows, arm, board.step), base))}"
-        for board in boards
-        if (base := by_measure(board.rows, board.baseline, board.step))
-        for arm in board.arms
-        if arm != board.baseline
-    ]
-
-
-def _price(mine: Mapping[str, ArmMeasure], base: Mapping[str, ArmMeasure]) -> str:
+def _price(mine: Mapping[str, ArmMeasure]) -> str:
     parts = [f"accuracy {PLAIN.estimate(mine['accuracy'].as_trained, 3, signed=True)}"]
-    own, usual = (size_text(round(side["bytes"].value)) for side in (mine, base))
-    parts.append(f"as many bytes ({own})" if mine["bytes"].value == base["bytes"].value else f"{own} instead of {usual}")
-    if base["seconds"].value > 0:
-        parts.append(f"{PLAIN.number(mine['seconds'].value / base['seconds'].value)} times the time")
+    kept, seconds = mine["bytes"], mine["seconds"]
+    own, usual = (size_text(round(number)) for number in (kept.value, kept.baseline_value))
+    parts.append(f"as many bytes ({own})" if kept.value == kept.baseline_value else f"{own} instead of {usual}")
+    if seconds.baseline_value > 0:
+        parts.append(f"{PLAIN.number(seconds.value / seconds.baseline_value)} times the time")
     return ", ".join(parts)
 
 
