@@ -38,6 +38,7 @@ from forgetscope.report.words.headlines import headlines
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.spec import AugmentationSpec
 from forgetscope.store import Store
+from keys import unreached
 from made import HOSTILE, make_experiment
 
 FORMULA = "$\\frac{1}{0}$"
@@ -559,6 +560,26 @@ def test_the_share_of_training_decides_what_is_flagged(analysis: Analysis, page:
         assert told.locator("tr").count() == len(own)
         assert told.locator(".yes").count() == int(own["hit"].sum())
         assert f"After {share:.0%}".replace("%", "\u202f%") in page.locator("#warning-body").inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("tab", ["headline", "explorer", "warning", "policies", "methods"])
+def test_keys_alone_reach_everything_in_a_tab(page: Page, tab: str) -> None:
+    visit(page, tab)
+    if tab == "explorer":
+        page.locator("#classes button").first.press("Enter")
+        page.locator("#class h3").wait_for()
+    assert unreached(page) == []
+
+
+@pytest.mark.browser
+def test_a_class_is_sought_by_typing_its_name(page: Page) -> None:
+    visit(page, "explorer")
+    name = page.locator("#classes button").last.inner_text()
+    page.get_by_label("Search for a class").press_sequentially(name)
+    page.keyboard.press("Enter")
+    page.locator("#classes th", has_text="Experiment").first.wait_for()
+    assert page.evaluate("readState().all") == "class"
 
 
 @pytest.mark.browser

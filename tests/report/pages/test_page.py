@@ -17,6 +17,7 @@ from forgetscope.report.pages.experiment import render_page
 from forgetscope.report.pages.explorer import explore_chain
 from forgetscope.report.words.definitions import definitions
 from forgetscope.store import Store
+from keys import unreached
 from made import HOSTILE, PROBES, make_experiment, small, strips
 
 
@@ -346,6 +347,15 @@ def test_words_of_an_experiment_are_explained_to_keys(store: Store, tmp_path: Pa
     assert definitions()["FG-R"].short in page.locator("#definition").inner_text()
     page.keyboard.press("Escape")
     assert page.locator("#definition").is_hidden()
+
+
+@pytest.mark.browser
+def test_keys_alone_reach_everything(store: Store, tmp_path: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    show_whole(page, small(store), tmp_path)
+    page.locator("#table tbody a").first.press("Enter")
+    page.locator("#class .js-line").last.wait_for()
+    assert unreached(page) == []
 
 
 @pytest.mark.slow

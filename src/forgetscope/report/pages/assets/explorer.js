@@ -202,7 +202,9 @@ async function startExplorer() {
     else show({ all: "class", sought: id }, { keep: id });
   }
   search.oninput = () => seek(false);
-  search.onkeydown = ({ key }) => key === "Enter" && seek(true);
+  search.onkeydown = ({ key }) => {
+    if (key === "Enter") seek(true); // to return false would take every other key from the box
+  };
   search.onchange = () => seek(true);
 
   // ---- The list and the points
