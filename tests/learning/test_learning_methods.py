@@ -25,7 +25,8 @@ from forgetscope.learning.methods import (
     logit_distance,
     make_method,
 )
-from forgetscope.testing import check_method, make_batch
+from forgetscope.measuring.keepsakes import Keepsake
+from forgetscope.testing import BrokenContract, check_method, make_batch
 
 NAMES = [*METHODS, "distillation(weight=0.3, temperature=5)", "dark-logits(weight=2)", "logit-adjusted(strength=0.5)"]
 
@@ -134,6 +135,91 @@ class Strange(Method):
 def test_what_is_no_method_is_told(method: object, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         checked_method("mine", method)
+
+
+def test_needs_that_could_change_are_told() -> None:
+    for needs in (["memory"], {"memory"}, "memory"):
+        method = Strange(set())
+        method.needs = needs  # type: ignore[misc, assignment]
+        with pytest.raises(SpecError, match=r"method mine: needs is a .*, expected a frozenset"):
+            checked_method("mine", method)
+
+
+def test_a_method_without_a_loss_is_told_unless_its_instance_has_one() -> None:
+    with pytest.raises(SpecError, match=r"method mine has no loss. Give it one: def loss\(self, batch\)"):
+        checked_method("mine", Strange({"memory"}))
+    method = Strange({"memory"})
+    method.loss = F.cross_entropy  # type: ignore[method-assign, assignment]
+    assert checked_method("mine", method) is method
+
+
+def of(batch: TrainingBatch) -> Tensor:
+    return F.cross_entropy(batch.logits, batch.nodes)
+
+
+def changing_keepsakes(batch: TrainingBatch) -> Tensor:
+    for one in (batch.keepsakes or {}).values():
+        if one is not None and one.mean is not None:
+            one.mean[:] = 0
+    return of(batch)
+
+
+def late(calls: list[int]) -> Any:
+    def loss(batch: TrainingBatch) -> Tensor:
+        calls.append(1)
+        return of(batch) * (1 if len(calls) < 300 else 2)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("needs", "loss", "predict", "message"),
+    [
+        ({"memory"}, lambda batch: of(batch).detach(), None, "its loss has no gradient. Compute it from batch.logits"),
+        ({"memory"}, lambda batch: of(batch) * (1 + 0j), None, "its loss is of torch.complex64, expected a real number"),
+        ({"memory", "keepsakes"}, changing_keepsakes, None, "mine changed keepsakes. Work on a copy"),
+        ({"memory"}, late([]), None, "its loss on a batch changes with what came before"),
+        ({"memory"}, of, lambda logits, past: logits * math.nan, "mine predicts NaN. Return a number for each logit"),
+        ({"memory"}, of, lambda logits, past: logits > 0, "mine predicts by torch.bool, expected floating-point logits"),
+        ({"memory"}, of, lambda logits, past: logits.long(), "mine predicts by torch.int64, expected floating-point logits"),
+    ],
+)
+def test_the_contract_says_what_is_broken_in_one_line(needs: set[str], loss: Any, predict: Any, message: str) -> None:
+    def mine() -> Method:
+        method = Strange(needs)
+        method.loss = loss  # type: ignore[method-assign]
+        if predict:
+            method.predict = predict  # type: ignore[method-assign]
+        return method
+
+    with pytest.raises(BrokenContract) as error:
+        check_method(mine)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_the_contract_refuses_runs_refuse() -> None:
+    kept = {0: Keepsake(1, 50, 0.8, np.ones(4, np.float32), np.ones(4, np.float32))}
+    arguments = (
+        torch.zeros(4, 5).requires_grad_(),
+        torch.tensor([3, 4, 3, 4]),
+        torch.arange(4),
+        torch.zeros(0, dtype=torch.int64),
+    )
+    for needs, loss, message in (
+        ({"memory"}, lambda batch: of(batch).detach(), "no gradient"),
+        ({"memory"}, lambda batch: of(batch) * (1 + 0j), "complex64"),
+        ({"memory", "keepsakes"}, changing_keepsakes, "changed keepsakes"),
+    ):
+        method = Strange(needs)
+        method.loss = loss  # type: ignore[method-assign, assignment]
+        with pytest.raises(SpecError, match=message):
+            Objective("mine", method, 3, None, torch.ones(5) / 5, keepsakes=kept).loss(*arguments)
+
+
+def test_a_network_that_is_not_finite_is_not_the_method_s_fault() -> None:
+    objective = Objective("mine", make_method(None), 3, None, torch.ones(5) / 5)
+    assert objective.predict(torch.full((4, 5), math.nan)).isnan().all()
 
 
 class PerImage(Method):

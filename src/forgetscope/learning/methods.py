@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -188,6 +188,9 @@ def checked_method(name: str, method: object) -> Method:
         raise SpecError(
             f"method {name} makes a {type(method).__name__}. Make it a class that inherits from forgetscope.Method."
         )
+    if not isinstance(method.needs, frozenset):
+        kind = type(method.needs).__name__
+        raise SpecError(f'method {name}: needs is a {kind}, expected a frozenset, such as frozenset({{"memory"}}).')
     if strange := sorted(set(map(str, method.needs)) - set(NEEDS)):
         raise SpecError(f"method {name} needs {strange[0]!r}, and there is no such thing. Known: {', '.join(NEEDS)}.")
     if {"stored logits", "past images"} <= method.needs or ("stored logits" in method.needs and "memory" not in method.needs):
@@ -198,6 +201,8 @@ def checked_method(name: str, method: object) -> Method:
         raise SpecError(
             f"method {name} needs current classes in a memory stream that it does without. Let it need memory, too."
         )
+    if getattr(method.loss, "__func__", None) is Method.loss:
+        raise SpecError(f"method {name} has no loss. Give it one: def loss(self, batch).")
     return method
 
 
@@ -228,18 +233,43 @@ class Objective:
 
     def loss(self, logits: Tensor, nodes: Tensor, new: Tensor, memory: Tensor) -> Tensor:
         """As `train_step` asks for it."""
-        found = self.method.loss(self.batch(logits, nodes, new, memory))
-        if not isinstance(found, Tensor) or found.ndim:
-            shape = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-            raise SpecError(
-                f"method {self.name}: its loss is {shape}, expected one number as a tensor. Take the mean over images."
-            )
-        return found
+        return checked_loss(self.name, self.method, self.batch(logits, nodes, new, memory), self._keepsakes_as_given)
+
+    @cached_property
+    def _keepsakes_as_given(self) -> bytes:
+        return bits_of(self.keepsakes)
 
     def predict(self, logits: Tensor) -> Tensor:
         """Of test images: the logits [n, k] by which they are classified."""
+        known = not bool(logits.isnan().any())
         found = self.method.predict(logits, self.past)
         if not isinstance(found, Tensor) or found.shape != logits.shape:
             shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise SpecError(f"method {self.name} predicts by {shape} of logits {tuple(logits.shape)}. Return one for each.")
+        if not found.is_floating_point():
+            raise SpecError(f"method {self.name} predicts by {found.dtype}, expected floating-point logits.")
+        if known and bool(found.isnan().any()):
+            raise SpecError(f"method {self.name} predicts NaN. Return a number for each logit.")
         return found
+
+
+def checked_loss(name: str, method: Method, batch: TrainingBatch, keepsakes: bytes) -> Tensor:
+    """Of a batch; SpecError unless it is what training can go on with. keepsakes: what `bits_of` says of them as they were
+    given, and what it must say afterwards."""
+    found = method.loss(batch)
+    if not isinstance(found, Tensor) or found.ndim:
+        shape = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise SpecError(f"method {name}: its loss is {shape}, expected one number as a tensor. Take the mean over images.")
+    if not found.is_floating_point():
+        raise SpecError(f"method {name}: its loss is of {found.dtype}, expected a real number.")
+    if batch.logits.requires_grad and not found.requires_grad:
+        raise SpecError(f"method {name}: its loss has no gradient. Compute it from batch.logits.")
+    if bits_of(batch.keepsakes) != keepsakes:
+        raise SpecError(f"method {name} changed keepsakes. Work on a copy: the step has them from batch to batch.")
+    return found
+
+
+def bits_of(keepsakes: Mapping[int, Keepsake | None] | None) -> bytes:
+    """All numbers of them."""
+    there = [one for one in (keepsakes or {}).values() if one is not None]
+    return b"".join(part.tobytes() for one in there for part in (one.mean, one.spread) if part is not None)
