@@ -160,7 +160,7 @@ function forestOf(rows, title, width) {
     height,
     margin,
     annotations,
-    xaxis: axis(look, `Difference of ${title}`, {
+    xaxis: axis(look, narrow ? "Difference from the baseline" : `Difference of ${title}`, {
       range: span([0, ...ends], 0.08),
       zeroline: true,
       zerolinecolor: look.ink,
