@@ -77,7 +77,7 @@ def forecast_of(step: StoredStep, seen: Seen, kind: Spread, handed_on: Mapping[i
     features = {epoch: features_after(epoch) for epoch in seen.epochs}
     made = {epoch: forecaster.forecast(now, seen.heads[epoch]) for epoch, now in features.items()}
     last = seen.epochs[-1]
-    carried = forecaster.carried(features[last], made[last])
+    carried = forecaster.carried(features[last], seen.heads[last])
     return Forecast(
         np.stack([one.forgetting for one in made.values()]),
         np.stack([one.error for one in made.values()]),

@@ -182,7 +182,10 @@ def test_nodes_are_those_of_the_head() -> None:
 def test_classes_without_a_keepsake_move_with_the_others() -> None:
     net, _ = trained()
     past, new = images(0, 1, 2), images(4, 5)
+    train(net, images(0, 1, 2, 3))
     forecast = fs.Forecast(net, fs.keepsakes(net, *past), memory=few(images(0, 1, 2, 3)), new=new)
+    assert fs.evening(net, forecast).said.endswith("or nothing has been trained yet. So nothing changes.")
+    train(net, few(images(0, 1, 2, 3)), new, times=5)
     found = fs.evening(net, forecast, strength=1, shrinkage=1)
     assert np.isnan(found.to_frame()["forecast"][3])
     assert found.offsets[3] == pytest.approx(np.mean([found.offsets[node] for node in (0, 1, 2)]))

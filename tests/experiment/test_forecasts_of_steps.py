@@ -30,12 +30,13 @@ from forgetscope.experiment.settings import choose_settings
 from forgetscope.experiment.step import run_step
 from forgetscope.files import replace_durably
 from forgetscope.forecasting.accuracy import leave_one_out
-from forgetscope.forecasting.forecaster import FEWEST
+from forgetscope.forecasting.forecaster import FEWEST, UNTRAINED
 from forgetscope.housekeeping.exporting import export_steps
 from forgetscope.housekeeping.importing import import_steps
 from forgetscope.housekeeping.sql import query, rows
 from forgetscope.housekeeping.verification import verify_store
 from forgetscope.learning.snapshots import load_snapshot, save_snapshot
+from forgetscope.measuring.keepsakes import Keepsake
 from forgetscope.measuring.quantities import ESTIMATES, FORECAST
 from forgetscope.report.pages.experiment import render_page
 from forgetscope.report.terminal.experiments import experiment_view
@@ -145,15 +146,40 @@ def test_accuracy_is_that_without_each_image_s_own_pull(steps: list[StoredStep])
         assert kept.accuracy == pytest.approx(right[np.array(nodes) == node].mean(), abs=0.011)  # an image or two by rounding
 
 
+def is_predictable(kept: Keepsake | None) -> bool:
+    if kept is None or kept.accuracy is None:
+        return False
+    return kept.accuracy * kept.images > FEWEST - 0.5 and kept.accuracy >= kept.training_accuracy / 2
+
+
 def second_forecast(steps: list[StoredStep]) -> StepForecast:
     return StepForecast(prepare(steps[0], steps[1].spec, load_data("glyphs", 8), choose_settings("cpu", 1)))
 
 
-def test_before_training_nothing_is_forgotten_by_the_new_nodes_but_what_they_take(steps: list[StoredStep]) -> None:
-    """The first probe is of the parent's features under the grown head: its forecast is that of the head alone."""
+def test_before_training_there_are_estimates_and_no_forecast(steps: list[StoredStep]) -> None:
+    """What new nodes take before they were trained says nothing of forgetting."""
     forecast = second_forecast(steps)
+    measured = forecast.measure()
     first = steps[1].table("probes").to_pandas().query("probe == 0")
-    np.testing.assert_array_equal(forecast.measure().numpy(), first[list(FORECAST)].to_numpy().T)
+    np.testing.assert_array_equal(measured.numpy(), first[list(FORECAST)].to_numpy().T)
+    assert first[["forecast", "forecast_low", "forecast_high"]].isna().all(axis=None)
+    assert np.isfinite(first[list(ESTIMATES)]).all(axis=None)
+    assert np.isfinite(steps[1].table("probes").to_pandas().query("probe > 0")["forecast"]).any()
+    why = forecast.missing([measured])
+    assert why[0] == f"no forecast: {UNTRAINED}"
+    assert (why[1] or "").startswith("no forecast: how well it was learned is not known: the network recognised 26%")
+
+
+def test_steps_of_an_earlier_version_predicted_before_training_and_are_read(made: Path, tmp_path: Path) -> None:
+    store = Store(shutil.copytree(made, tmp_path / "store"))
+    second = store.experiments()[0][1]
+    table = second.table("probes")
+    for name in FORECAST[:3]:
+        values = table[name].to_numpy().copy()
+        values[table["probe"].to_numpy() == 0] = 0.25
+        table = table.set_column(table.column_names.index(name), name, pa.array(values, from_pandas=True))
+    put(second, "probes.parquet", parquet_bytes(table))
+    assert verify_store(store).damage == []
 
 
 def test_test_images_and_test_accuracies_enter_no_forecast(steps: list[StoredStep], made: Path, tmp_path: Path) -> None:
@@ -259,7 +285,7 @@ def test_third_steps_of_every_kind_have_forecasts(tmp_path: Path, options: dict[
     third = run(store, {**spec, **options})[2]
     past = third.past_classes(*FORECAST)
     kept = third.keepsakes()
-    learned = np.array([one is not None and one.accuracy * one.images > FEWEST - 0.5 for one in kept.values()])
+    learned = np.array([is_predictable(one) for one in kept.values()])
     assert (np.isfinite(past["forecast"]) == learned).all()
     assert np.isfinite(past["sic_estimate"]).all()
     assert verify_store(store).damage == []
@@ -287,7 +313,7 @@ def test_what_a_parent_did_not_forecast_is_missing_and_that_is_said(
     said = f"There is no {what} of digit 0, digit 1: the parent of step 3 was made without them. They stay missing."
     assert notes == [said]
     past = found.past_classes("forecast", "cic_estimate")
-    learned = [one is not None and (one.accuracy or 0) * one.images > FEWEST - 0.5 for one in found.keepsakes().values()]
+    learned = [is_predictable(one) for one in found.keepsakes().values()]
     assert np.isfinite(past["forecast"]).tolist() == [False, False, *learned[2:]]
     why = found.table("classes")["missing"].to_pylist()[:4]
     assert ["no forecast: " in (text or "") for text in why] == [True, True, *(not known for known in learned[2:])]

@@ -19,6 +19,7 @@ from forgetscope.errors import InputError
 from forgetscope.forecasting.accuracy import leave_one_out
 from forgetscope.forecasting.choice import Chosen, marks
 from forgetscope.forecasting.features import featured
+from forgetscope.forecasting.forecaster import UNTRAINED
 from forgetscope.measuring.quantities import FORECAST
 from measuring.test_heads import Cosine, made
 
@@ -91,11 +92,76 @@ def test_nothing_has_moved_and_nothing_is_forgotten() -> None:
     with torch.no_grad():
         wider[2].weight[:3], wider[2].bias[:3] = net[2].weight, net[2].bias
         wider[2].weight[3:], wider[2].bias[3:] = 0, -1e4
-    found = fs.Forecast(wider, kept, memory=few(images(0, 1, 2)), new=images(3, 4)).measure(wider)
-    assert (abs(found["forecast"]) < 0.15).all()
+    forecast = fs.Forecast(wider, kept, memory=few(images(0, 1, 2)), new=images(3, 4))
+    with torch.no_grad():
+        wider[2].bias[:3] += 1e-5
+    assert (abs(forecast.measure(wider)["forecast"]) < 0.15).all()
     with torch.no_grad():
         wider[2].bias[3:] = 1e4
     assert (fs.Forecast(net_grown(net), kept, new=images(3, 4)).measure(wider)["forecast"] > 0.99).all()
+
+
+def test_before_training_there_is_no_forecast_and_it_says_so(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    """New nodes that are not trained yet take probability from past classes on draws, and nothing of it is forgetting."""
+    net, kept = learned
+    memory, new = few(images(0, 1, 2)), images(3, 4)
+    forecast = fs.Forecast(net, kept, memory=memory, new=new)
+    found = forecast.measure(net)
+    assert found[["forecast", "forecast_low", "forecast_high", "accuracy"]].isna().all(axis=None)
+    assert np.isfinite(found[["sic_estimate", "nic_estimate"]]).all(axis=None)
+    assert found["missing"].tolist() == [UNTRAINED] * 3
+    assert UNTRAINED.startswith("nothing has been trained yet")
+    after = forecast.keepsakes(net)  # of a step that trained nothing, and is handed on like any other
+    assert all(np.isfinite(one.error) and one.probability for node, one in after.items() if node < 3)
+    saved = forecast.state_dict()
+    again = fs.Forecast(net, kept, memory=memory, new=new)
+    again.load_state_dict(saved)
+    assert again.measure(net)["forecast"].isna().all()
+    train(net, memory, new, times=1)
+    for one in (forecast, again):
+        assert np.isfinite(one.measure(net)["forecast"]).all()
+        assert one.measure(net)["missing"].tolist() == [None] * 3
+
+
+def test_keepsakes_know_training_accuracy_and_those_of_earlier_versions_load(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    inputs, labels = images(0, 1, 2)
+    right = net(inputs).argmax(dim=1) == labels
+    assert [one.training_accuracy for one in kept.values()] == [float(right[labels == c].double().mean()) for c in range(3)]
+    state = kept.state_dict()
+    again = fs.Keepsakes.from_state_dict(state)
+    assert [one.training_accuracy for one in again.values()] == [one.training_accuracy for one in kept.values()]
+    old = fs.Keepsakes.from_state_dict({name: part for name, part in state.items() if name != "training_accuracy"})
+    assert [one.training_accuracy for one in old.values()] == [None] * 3
+    assert "training_accuracy" not in old.state_dict()
+    mixed = fs.Keepsakes({0: kept[0], 1: old[1]})
+    assert [one.training_accuracy for one in fs.Keepsakes.from_state_dict(mixed.state_dict()).values()][1] is None
+    with pytest.raises(InputError, match=r"No keepsake of class 1: its training accuracy is 1\.5"):
+        fs.Keepsakes.from_state_dict({**state, "training_accuracy": torch.tensor([0.5, 1.5, 0.5], dtype=torch.float64)})
+    after = fs.Forecast(net, kept, memory=few(images(0, 1, 2)), new=images(3, 4)).keepsakes(net)
+    assert [after[c].training_accuracy for c in range(3)] == [one.training_accuracy for one in kept.values()]
+
+
+@pytest.mark.parametrize("harm", ["swapped", "permuted keepsakes", "begun anew"])
+def test_keepsakes_and_head_that_do_not_belong_together_are_noticed(harm: str, learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    net, kept = learned
+    state = kept.state_dict()
+    with torch.no_grad():
+        if harm == "swapped":
+            for part in net[2].parameters():  # type: ignore[index]
+                part[:3] = part[[1, 2, 0]].clone()
+        elif harm == "begun anew":
+            torch.manual_seed(0)
+            net[2] = nn.Linear(8, 5)  # type: ignore[operator]
+        else:
+            state["nodes"] = torch.tensor([1, 2, 0])
+    forecast = fs.Forecast(net, state, memory=few(images(0, 1, 2)), new=images(3, 4))
+    train(net, few(images(0, 1, 2)), images(3, 4))
+    found = forecast.measure(net)
+    assert found["forecast"].isna().all()
+    assert found["missing"].str.contains("Another head, or rows in another order").all()
+    assert "No forecast of class 0: the head does not recognise" in repr(forecast)
+    assert not {0, 1, 2} & set(forecast.keepsakes(net))
 
 
 def net_grown(net: nn.Sequential) -> nn.Sequential:
@@ -164,8 +230,9 @@ def test_prepare_makes_of_pixels_what_the_network_eats(learned: tuple[nn.Module,
 
 def test_a_class_without_keepsake_is_unknown_and_so_is_what_it_does_to_others(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
     net, kept = learned
-    some = fs.Keepsakes({node: kept[node] for node in (0, 1)})
-    found = fs.Forecast(net, some, memory=few(images(0, 1, 2)), new=images(3, 4)).measure(net)
+    some, moved = fs.Keepsakes({node: kept[node] for node in (0, 1)}), copy.deepcopy(net)
+    train(moved, few(images(0, 1, 2)), images(3, 4))
+    found = fs.Forecast(net, some, memory=few(images(0, 1, 2)), new=images(3, 4)).measure(moved)
     assert np.isfinite(found["forecast"]).tolist() == [True, True, False]
     assert np.isfinite(found["sic_estimate"]).tolist() == [True, True, False]
     assert np.isnan(found["cic_estimate"]).all()
@@ -214,9 +281,11 @@ def test_another_network_of_the_same_width_is_recognised(learned: tuple[nn.Modul
     assert (kept | fs.keepsakes(net, *images(3, 4))).mark is not None
     half = copy.deepcopy(net).bfloat16()
     pair = images(3, 4)
-    assert np.isfinite(fs.Forecast(half, kept, new=(pair[0].bfloat16(), pair[1])).measure(half)["forecast"]).all()
+    moved, of_half = copy.deepcopy(half), fs.Forecast(half, kept, new=(pair[0].bfloat16(), pair[1]))
+    moved.requires_grad_(False)[2].bias[:3] += 0.1
+    assert np.isfinite(of_half.measure(moved)["forecast"]).all()
     old = {name: part for name, part in kept.state_dict().items() if not name.startswith("mark")}
-    assert np.isfinite(fs.Forecast(other, old, new=pair).measure(other)["forecast"]).all()  # nothing tells
+    assert fs.Forecast(other, old, new=pair).measure(other)["missing"].notna().all()
     for changed in ({"mark": torch.zeros(3)}, {"mark_shape": torch.tensor([2**40])}):
         with pytest.raises(InputError, match="mark"):
             fs.Keepsakes.from_state_dict({**kept.state_dict(), **changed})
@@ -237,9 +306,11 @@ def test_why_there_is_no_forecast_is_told(learned: tuple[nn.Module, fs.Keepsakes
     net, kept = learned
     some = fs.Keepsakes({0: kept[0], 1: replace(kept[1], accuracy=2 / 12)}, kept.mark)
     forecast = fs.Forecast(net, some, memory=few(images(0, 1, 2)), new=images(3, 4))
+    train(net, few(images(0, 1, 2)), images(3, 4))
     found = forecast.measure(net)
     assert np.isfinite(found["forecast"]).tolist() == [True, False, False]
-    rare = "left out, 2 of its 12 training images were recognised when it was learned: of fewer than 5 there is no forecast"
+    rare = "it was hardly learned: the network recognised 2 of its 12 training images, each judged as if left out of training, "
+    rare += "and a forecast needs 5"
     assert found["missing"].tolist() == [None, rare, "there is no keepsake of it"]
     assert repr(forecast).endswith(f"2 new classes, 24 images. No forecast of class 1: {rare}.)")
 
@@ -266,7 +337,9 @@ def test_what_fails_later_is_told_with_its_value(learned: tuple[nn.Module, fs.Ke
     ungrown = fs.Forecast(short, kept, memory=memory, new=new)
     with pytest.raises(InputError, match=r"Class 4 needs a head with 5 nodes; that of Sequential has 3\. .* grow the head"):
         ungrown.measure(short)
-    assert np.isfinite(ungrown.measure(net)["forecast"]).all()
+    moved = copy.deepcopy(net)
+    train(moved, memory, new)
+    assert np.isfinite(ungrown.measure(moved)["forecast"]).all()
     with pytest.raises(InputError, match="Class 6 needs a head with 7 nodes; that of Sequential has 5"):
         fs.Forecast(net, kept, new=(new[0], new[1] + 2)).measure(net)
     with pytest.raises(InputError, match="Class 12 needs a head with 13 nodes; that of Sequential has 5"):

@@ -21,7 +21,7 @@ import forgetscope as fs
 from forgetscope.errors import DamagedStep, InputError, SpecError
 from forgetscope.forecasting.accuracy import leave_one_out
 from forgetscope.forecasting.choice import marks
-from forgetscope.forecasting.forecaster import FEWEST, Forecaster, KnownClass
+from forgetscope.forecasting.forecaster import FEWEST, UNTRAINED, Forecaster, KnownClass
 from forgetscope.housekeeping.exporting import export_steps
 from forgetscope.housekeeping.importing import import_steps
 from forgetscope.housekeeping.sql import query
@@ -148,7 +148,7 @@ def test_forecast_is_that_of_the_arrays(tmp_path: Path) -> None:
     second = monitor.steps[1]
     second.verify()
     assert_allclose([one.probability for one in list(second.keepsakes().values())[:3]], list(oracle.probabilities.values()))
-    carried = oracle.carried(seen(5)[0], found)
+    carried = oracle.carried(*seen(5))
     for c, one in second.carried().items():
         assert_allclose(one.mean, carried[c].mean, rtol=1e-5)
         assert one.error == pytest.approx(carried[c].error)
@@ -214,6 +214,97 @@ def test_ranks_and_series_are_those_of_the_forecast(tmp_path: Path) -> None:
     assert logged["forgetscope/forecast/owl"] == frame["forecast"][0]
     assert logged["forgetscope/mean_forecast"] == pytest.approx(frame["forecast"].mean())
     assert "forgetscope/mean_nic" not in logged
+
+
+def test_before_training_nothing_is_predicted_and_ranks_are_those_of_estimates(tmp_path: Path) -> None:
+    (_, net), *_ = list(watched(tmp_path, 1))
+    logged: dict[str, float] = {}
+    monitor = fs.Monitor(tmp_path, "own", strict=True, log=lambda values, _: logged.update(values))
+    with monitor.step(net, memory=memory(1), new=images(STEPS[1]), alpha=0.5) as step:
+        frame = step.forecast
+        assert frame[["forecast", "forecast_low", "forecast_high"]].isna().all(axis=None)
+        assert np.isfinite(frame[list(ESTIMATES)]).all(axis=None)
+        assert frame["missing"].tolist() == [UNTRAINED] * 3
+        found = step.at_risk(3)
+        assert [row.label for row in found] == frame["nic_estimate"].sort_values(ascending=False).index.tolist()
+        assert found.rows[0].cause.startswith("no forecast; most from ")
+        assert "forgetscope/mean_forecast" not in logged
+        assert "forgetscope/mean_nic_estimate" in logged
+        assert step.evening().said.startswith("Nothing tells how much any past class was forgotten")
+        train(net, memory(1), images(STEPS[1]))
+        step.epoch_ended()
+        assert np.isfinite(step.forecast["forecast"]).all()
+        assert step.forecast["missing"].isna().all()
+        assert "forgetscope/mean_forecast" in logged
+    table = monitor.steps[-1].table("probes").to_pandas()
+    assert table["forecast"].isna().tolist() == [True] * 3 + [False] * 3
+    monitor.steps[-1].verify()
+
+
+def test_a_step_that_trains_nothing_says_why_there_is_no_forecast(tmp_path: Path) -> None:
+    (_, net), *_ = list(watched(tmp_path, 1))
+    monitor = fs.Monitor(tmp_path, "own", strict=True)
+    with monitor.step(net, memory=memory(1), new=images(STEPS[1]), alpha=0.5) as step:
+        step.epoch_ended()
+    assert f"No forecast of 0, 1, 2: {UNTRAINED}." in repr(step)
+    missing = monitor.steps[-1].table("classes")["missing"].to_pylist()
+    assert all((why or "").endswith(f"no forecast: {UNTRAINED}") for why in missing[:3])
+    assert missing[3:] == [None, None]
+
+
+def test_resumed_in_a_store_without_the_earlier_steps_it_says_what_is_unknown(tmp_path: Path) -> None:
+    (_, net), *_ = list(watched(tmp_path / "here", 1))
+    monitor = fs.Monitor(tmp_path / "here", "own", strict=True)
+    step = monitor.step(net, memory=memory(1), new=images(STEPS[1]), alpha=0.5).open()
+    train(net, memory(1), images(STEPS[1]))
+    step.epoch_ended()
+    state = monitor.state_dict()
+    step._lock.release()
+    monitor = fs.Monitor(tmp_path / "elsewhere", "own", strict=True)
+    monitor.load_state_dict(state)
+    with monitor.step(net, memory=memory(1), new=images(STEPS[1]), alpha=0.5) as again:
+        train(net, memory(1), images(STEPS[1]))
+        again.epoch_ended()
+        again.evaluate(images((*STEPS[0], *STEPS[1])))
+    said = "Resumed in a store without the earlier steps of 'own': what was forgotten is unknown, and there is no forecast"
+    assert said in repr(again)
+    assert np.isnan(again.to_frame()["forgetting"]).all()
+    (stored,) = monitor.steps
+    assert any(said in sentence for sentence in stored.info["said"])
+    for why in (again.forecast["missing"].tolist(), stored.table("classes")["missing"].to_pylist()[:3]):
+        assert all("the step that learned it is in the store that this one was begun in" in text for text in why)
+    stored.verify()
+
+
+def test_a_class_at_another_node_than_it_was_learned_with_is_refused(tmp_path: Path) -> None:
+    net, monitor = network(), fs.Monitor(tmp_path, "own", strict=True)
+    with monitor.step(net, new=images(STEPS[0])):
+        train(net, images(STEPS[0]))
+    swapped = {**{label: label for label in range(7)}, 0: 1, 1: 0}
+    message = r"Class 0 is node 1, and in step 1 of 'own', which learned it, it was node 0\. A class keeps its node"
+    with pytest.raises(InputError, match=message):
+        monitor.step(net, memory=memory(1), new=images(STEPS[1]), nodes=swapped, alpha=0.5).open()
+
+
+def test_a_head_that_does_not_know_the_classes_has_no_forecast(tmp_path: Path) -> None:
+    (_, net), *_ = list(watched(tmp_path, 1, epochs=6))
+    with torch.no_grad():
+        for part in net.fc.parameters():
+            part[:3] = part[[1, 2, 0]].clone()
+    monitor = fs.Monitor(tmp_path, "own", strict=True)
+    with monitor.step(net, memory=memory(1), new=images(STEPS[1]), alpha=0.5) as step:
+        train(net, memory(1), images(STEPS[1]))
+        step.epoch_ended()
+    assert np.isnan(step.forecast["forecast"]).all()
+    assert "the head does not recognise it: as the step begins it takes" in repr(step)
+    kept = monitor.steps[-1].keepsakes()
+    assert [kept[label].probability for label in STEPS[0]] == [None] * 3
+    monitor.steps[-1].verify()
+    with monitor.step(net, memory=memory(2), new=images(STEPS[2]), alpha=0.5) as third:
+        train(net, memory(2), images(STEPS[2]))
+        third.epoch_ended()
+    assert np.isfinite(third.forecast["forecast"]).tolist() == [False] * 3 + [True] * 2
+    assert third.forecast["missing"][0] == "step 2 did not carry its keepsake on"
 
 
 def test_killed_and_resumed_it_predicts_the_same(tmp_path: Path) -> None:
@@ -379,7 +470,8 @@ def test_another_network_of_the_same_width_is_recognised(tmp_path: Path) -> None
     assert step.forecast["missing"][0].startswith("The network is not the one that the keepsakes are of")
     assert monitor.steps[-1].incomplete is None
     with monitor.step(other, memory=memory(2), new=images(STEPS[2]), alpha=0.5) as third:
-        pass
+        train(other, images(STEPS[2]))
+        third.epoch_ended()
     assert np.isfinite(third.forecast["forecast"]).tolist() == [False] * 3 + [True] * 2
 
 
@@ -390,7 +482,8 @@ def test_an_incomplete_step_loses_nothing(tmp_path: Path) -> None:
         raise ValueError("mine")
     assert monitor.steps[-1].kept_kind is None
     with monitor.step(net, memory=memory(1), new=images(STEPS[1]), alpha=0.5) as again:
-        pass
+        train(net, images(STEPS[1]))
+        again.epoch_ended()
     assert again.number == 2
     assert np.isfinite(again.forecast["forecast"]).all()
 
@@ -441,7 +534,8 @@ def test_keepsakes_travel_and_are_asked_for_and_strange_ones_are_refused(tmp_pat
     assert len(query(there, "SELECT mean, error FROM observed_carried")) == 3
     monitor = fs.Monitor(there, "own", strict=True)
     with monitor.step(net, memory=memory(2), new=images(STEPS[2]), alpha=0.5) as third:
-        pass
+        train(net, images(STEPS[2]))
+        third.epoch_ended()
     assert np.isfinite(third.forecast["forecast"]).all()
     second = here.observed("own")[1]
     table = second.table("keepsakes")

@@ -196,8 +196,8 @@ def _said(before: Values, after: Values, new: tuple[float, float]) -> str:
     found = _summary(before, after, new)
     if not np.isfinite(before).any():
         return (
-            "Nothing tells how much any past class was forgotten: of none anything was kept that tells, or none was recognised "
-            "when it was learned. So nothing changes."
+            "Nothing tells how much any past class was forgotten: of none anything was kept that tells, none was recognised "
+            "when it was learned, or nothing has been trained yet. So nothing changes."
         )
     price = (
         f", and new images are taken for new classes with probability {new[1]:.2f} where it was {new[0]:.2f}"

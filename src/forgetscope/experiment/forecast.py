@@ -6,7 +6,7 @@ The training cannot tell, and no test image is looked at.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from forgetscope.calibrating.evening import Evening, Level, evening_from_keepsakes
 from forgetscope.experiment.preparation import Prepared, training_set
-from forgetscope.forecasting.forecaster import IMAGES, Forecaster, KnownClass
+from forgetscope.forecasting.forecaster import IMAGES, UNTRAINED, Forecaster, KnownClass
 from forgetscope.forecasting.stand_ins import SeenImages, estimated_terms
 from forgetscope.learning.networks import head_of
 from forgetscope.measuring.heads import feeding, plain_last_layer
@@ -25,6 +25,8 @@ from forgetscope.measuring.keepsakes import Carried, Keepsake
 from forgetscope.measuring.probe_data import batch_for
 from forgetscope.measuring.quantities import ESTIMATES, FORECAST
 from forgetscope.measuring.watching import undisturbed
+
+UNKNOWN = "the step before has no keepsake of it"
 
 
 class StepForecast:
@@ -52,21 +54,23 @@ class StepForecast:
                 lambda node: step.streams("forecast", step.past[node]),
             )
             self._is_possible = any(one is not None for one in self.known.values())
-            self._probabilities = self._forecaster.probabilities if self._is_possible else {}
+            self._handed_on = self._forecaster.handed_on if self._is_possible else {}
 
     @property
     def keepsakes(self) -> dict[int, Keepsake | None]:
         """Those of the step, with what later steps need for a forecast."""
-        found = {self._step.past[node]: probability for node, probability in self._probabilities.items()}
+        found = {self._step.past[node]: probability for node, probability in self._handed_on.items()}
         return {
-            label: None if one is None else replace(one, probability=found.get(label, one.probability) or None)
+            label: None if one is None else replace(one, probability=found.get(label, one.probability))
             for label, one in self._step.keepsakes.items()
         }
 
-    @property
-    def missing(self) -> list[str | None]:
-        """Why there is no forecast, of each past class."""
-        return [_why_none(one, self._probabilities.get(node, 0.0)) for node, one in self.known.items()]
+    def missing(self, probes: Sequence[Tensor]) -> list[str | None]:
+        """Why there is no forecast at the last of these probes, of each past class."""
+        always = self._forecaster.missing if self._is_possible else {}
+        untrained = UNTRAINED if probes and not probes[-1][0].isfinite().any() else None
+        why = [UNKNOWN if one is None else always.get(node, untrained) for node, one in self.known.items()]
+        return [None if reason is None else f"no forecast: {reason}" for reason in why]
 
     def measure(self) -> Tensor:
         """[forecast, P], now."""
@@ -95,8 +99,7 @@ class StepForecast:
         with self._timed():
             now = self._features()
             if self._is_possible and np.isfinite(now).all():
-                forecasts = self._forecaster.forecast(now, head_of(self._step.network))
-                for node, one in self._forecaster.carried(now, forecasts).items():
+                for node, one in self._forecaster.carried(now, head_of(self._step.network)).items():
                     if np.isfinite(one.mean).all() and np.isfinite(one.spread).all():
                         found[self._step.past[node]] = one
         return found
@@ -128,13 +131,6 @@ class StepForecast:
         self.seconds += time.monotonic() - begin
 
 
-def _why_none(one: KnownClass | None, probability: float) -> str | None:
-    if one is None:
-        return "no forecast: the step before has no keepsake of it"
-    why = one.unpredictable if probability else "draws from its keepsake are never taken for it"
-    return why and f"no forecast: {why}"
-
-
 def _looked_at(step: Prepared) -> tuple[Tensor, NDArray[np.int64]]:
     """At most so many images of each class as a translation is fitted on, of the memory and of new classes; and their nodes.
 
@@ -159,8 +155,9 @@ def _known(step: Prepared) -> Mapping[int, KnownClass | None]:
         if kept is None or kept.accuracy is None or kept.mean is None or kept.spread is None:
             continue
         if label in step.inherited.learned_last:
-            found[node] = KnownClass(kept.mean, kept.spread, kind, kept.images, kept.accuracy)
+            facts = kept.mean, kept.spread, kind, kept.images, kept.accuracy
+            found[node] = KnownClass(*facts, training_accuracy=kept.training_accuracy)
         elif (there := step.inherited.carried[label]) is not None and kept.probability is not None:
-            then = kept.probability, there.error
+            then = kept.probability, there.error, kept.training_accuracy
             found[node] = KnownClass(there.mean, there.spread, kind, kept.images, kept.accuracy, *then)
     return found

@@ -137,7 +137,7 @@ def _results(step: Prepared, forecast: StepForecast | None, course: Course) -> d
             measured,
             forecasts=course.forecast_array(divergence is None),
             probe_weight=step.spec.probe_weight,
-            unforecast=None if forecast is None or divergence is not None else forecast.missing,
+            unforecast=None if forecast is None or divergence is not None else forecast.missing(course.forecasts),
             **why,
         ),
         "pairs": pairs_table(measured, step.classes, len(step.past)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +14,7 @@ from forgetscope.characters import counted
 from forgetscope.errors import InputError
 from forgetscope.forecasting.choice import Chosen, marks
 from forgetscope.forecasting.features import Featured, featured
-from forgetscope.forecasting.forecaster import IMAGES, KnownClass
+from forgetscope.forecasting.forecaster import IMAGES
 from forgetscope.forecasting.kept import Keepsakes, keepsakes
 from forgetscope.forecasting.predictor import Predictor
 from forgetscope.forecasting.recognition import OTHER
@@ -102,7 +103,8 @@ class Forecast:
 
         forecast: predicted forgetting since the class was learned, 1 is complete, between forecast_low and forecast_high;
         accuracy: what is left of it; estimates of the terms of SIC, CIC and NIC at this moment. missing: why there is no
-        forecast. Without a keepsake there is `nic_estimate` alone, for which the memory has a direction of its own."""
+        forecast; there is none before anything was trained. Without a keepsake there is `nic_estimate` alone, for which the
+        memory has a direction of its own."""
         import pandas as pd
 
         self.demand_known()
@@ -111,18 +113,18 @@ class Forecast:
         columns = dict(zip(FORECAST, found.values, strict=True))
         estimates = {name: columns.pop(name) for name in FORECAST[3:]}
         frame = frame_of(found.nodes, self.names, {**columns, "accuracy": found.accuracy, **estimates})
-        return frame.assign(missing=pd.Series([self._missing(node) for node in found.nodes], frame.index, dtype=object))
+        return frame.assign(missing=pd.Series(list(found.missing), frame.index, dtype=object))
 
     def keepsakes(self, network: nn.Module) -> Keepsakes:
         """For the step after this one: of the past classes, where they are believed to lie under the network that this step
         leaves, and of the new ones, measured."""
         self.demand_known()
         with self.looking_at(network) as net:
-            carried, then = self.predictor.carried(net), self.predictor.probabilities
+            carried, then = self.predictor.carried(net), self.predictor.handed_on
         past = {
-            node: KnownClass(moved.mean, moved.spread, one.kind, one.images, one.accuracy, then[node], moved.error)
+            node: replace(self._kept[node], mean=moved.mean, spread=moved.spread, probability=then[node], error=moved.error)
             for node, moved in carried.items()
-            if (one := self._kept[node]) and then[node] > 0
+            if node in then
         }
         kind: Spread = next((one.kind for one in self._kept.values()), "variance")
         return Keepsakes(past) | keepsakes(network, *self._new, kind=kind, prepare=self._prepare, head=self._head)
@@ -144,19 +146,13 @@ class Forecast:
         memory = f"{counted(images[False], 'image')} in memory"
         if self._other is not None:
             return f"Forecast({self._other})"
-        lacking = {node: why for node in self.past_nodes.tolist() if node in self._kept and (why := self._missing(node))}
+        lacking = {
+            node: why for node in self.past_nodes.tolist() if node in self._kept and (why := self.predictor.missing(node))
+        }
         said = "".join(f" No forecast of class {node}: {why}." for node, why in [*lacking.items()][:NAMED])
         more = f" Nor of {len(lacking) - NAMED:,} more." if len(lacking) > NAMED else ""
         about = f"{past}, {len(self._kept)} with a keepsake, {memory}; {new}, {counted(images[True], 'image')}."
         return f"Forecast({about}{said}{more})"
-
-    def _missing(self, node: int) -> str | None:
-        one = self._kept.get(node)
-        if one is None:
-            return "there is no keepsake of it"
-        if not self.predictor.probabilities[node]:
-            return "draws from its keepsake are never taken for it, by the head as the step begins"
-        return one.unpredictable
 
     def demand_known(self) -> None:
         """That this is a forecast of the network that keepsakes are of."""

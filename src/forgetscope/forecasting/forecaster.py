@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from forgetscope.characters import counted
 from forgetscope.forecasting.translation import Fitted, deletions, drawn, spread_of
 from forgetscope.measuring.keepsakes import FITTED_IMAGES, Carried, Spread
 
@@ -26,6 +27,10 @@ DRAWS = 400  # of a class's features
 IMAGES = FITTED_IMAGES
 QUANTILE = 1.96
 FEWEST = 5  # images that a class was recognised on: of fewer, a is known to no better than a half of itself
+LEAST_OF_TRAINING = 0.5  # a, as a share of training accuracy: of a head that has hardly learned, leave-one-out says far less
+LEAST_OF_ACCURACY = 0.5  # p_then, and the share of draws that are recognised, of a: a head that knew the class gives more
+ROUNDING = 1e-4  # of the features' root mean square: networks that did not move are this close, on any device
+UNTRAINED = "nothing has been trained yet: features and the head's rows of past classes are what they were as the step began"
 
 Head = tuple[NDArray[np.floating], NDArray[np.floating]]  # weight [k, d], bias [k]
 
@@ -43,17 +48,23 @@ class KnownClass:
     accuracy: float  # when it was learned, by `leave_one_out`
     probability: float | None = None
     error: float = 0.0  # standard error of its predicted forgetting in steps before
+    training_accuracy: float | None = None  # when it was learned; None: not known
 
     @property
     def unpredictable(self) -> str | None:
         """Why nothing can be said of it: everything is measured in units of a."""
-        right = self.accuracy * self.images
-        if right > FEWEST - 0.5:
-            return None
-        return (
-            f"left out, {right:.0f} of its {self.images:,} training images were recognised when it was learned: of fewer than "
-            f"{FEWEST} there is no forecast"
-        )
+        right, trained = self.accuracy * self.images, self.training_accuracy
+        if right <= FEWEST - 0.5:
+            return (
+                f"it was hardly learned: the network recognised {right:.0f} of its {self.images:,} training images, each "
+                f"judged as if left out of training, and a forecast needs {FEWEST}"
+            )
+        if trained is not None and self.accuracy < LEAST_OF_TRAINING * trained:
+            return (
+                f"how well it was learned is not known: the network recognised {trained:.0%} of its training images, and "
+                f"{self.accuracy:.0%} when each was judged as if left out of training, less than half as many"
+            )
+        return None
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,7 @@ class Forecasts:
 class Outlook:
     """What a head says of a step's past classes: its logits on features that stand for them, and on images."""
 
-    known: Mapping[int, KnownClass]
+    known: Mapping[int, KnownClass]  # classes of which something can be told
     then: Mapping[int, float]  # p_then
     shares: Mapping[int, float]  # of the class's images that are in memory
     drawn: Mapping[int, Tensor]  # logits [N, k] of translated draws
@@ -99,16 +110,13 @@ class Outlook:
         return {node: one.accuracy for node, one in self.known.items()}
 
     def accuracy(self, offsets: Mapping[int, float] | None = None) -> dict[int, float]:
-        """A of each known class, as the formula has it, above 1 too; not of one that is unpredictable.
-
-        offsets: on logits, by node."""
+        """A of each known class, as the formula has it, above 1 too. offsets: on logits, by node."""
         factors, found = self._vector(offsets).exp() if offsets else None, dict[int, float]()
         for node, one in self.known.items():
-            if self.then[node] > 0 and one.unpredictable is None:
-                now = self._probability("drawn", node, factors)
-                memory = self._probability("memory", node, factors) if node in self.memory else 0.0
-                share = self.shares[node] if node in self.memory else 0.0
-                found[node] = (1 - share) * one.accuracy * now / self.then[node] + share * memory
+            now = self._probability("drawn", node, factors)
+            memory = self._probability("memory", node, factors) if node in self.memory else 0.0
+            share = self.shares[node] if node in self.memory else 0.0
+            found[node] = (1 - share) * one.accuracy * now / self.then[node] + share * memory
         return found
 
     def forgetting(self, offsets: Mapping[int, float] | None = None) -> dict[int, float]:
@@ -155,9 +163,11 @@ class Forecaster:
     >>> known = {node: KnownClass(np.full(3, 0.5), np.full(3, 0.1), "variance", 100, 0.8) for node in (0, 1)}
     >>> head = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [2, 2, 0]]), np.zeros(4)
     >>> forecaster = Forecaster(known, features, nodes, nodes > 1, {0: 10, 1: 10}, head, np.random.default_rng)
-    >>> found = forecaster.forecast(features, head)  # nothing has moved: only what the memory adds is there
+    >>> found = forecaster.forecast(features + 1e-3, head)  # hardly anything has moved
     >>> bool((abs(found.forgetting) < 0.1).all()), found.nodes
     (True, (0, 1))
+    >>> forecaster.forecast(features, head).forgetting  # and here nothing has been trained
+    array([nan, nan])
     """
 
     def __init__(
@@ -199,10 +209,54 @@ class Forecaster:
             for node, given in found.items()
         }
 
+    @cached_property
+    def missing(self) -> dict[int, str]:
+        """Why there is no forecast at any time, of known classes of which there is none."""
+        found = {node: why for node, one in self._known.items() if (why := one.unpredictable) is not None}
+        return {**self._unrecognised, **found}
+
+    @property
+    def handed_on(self) -> dict[int, float]:
+        """p_then of the classes that later steps can start from: not what a head gave that does not recognise them."""
+        asked = {node for node in self._unrecognised if self._known[node].probability is None}
+        return {node: found for node, found in self.probabilities.items() if found > 0 and node not in asked}
+
+    @cached_property
+    def _unrecognised(self) -> dict[int, str]:
+        """Classes that this head cannot have learned, and why; of all, where that is half of those that can be told.
+
+        Both their probability on draws and how often it is the largest must be far below a: a head that is unsure passes. Of
+        older classes nothing tells: by now the head may really have lost them."""
+        checked = [node for node, one in self._known.items() if one.probability is None and one.unpredictable is None]
+        found = dict[int, str]()
+        for node in checked:
+            learned, head = self._known[node].accuracy, (self._weight, self._bias)
+            right = float((_logits(self._draws[node], head).argmax(dim=1) == node).double().mean())
+            if max(right, self.probabilities[node]) < LEAST_OF_ACCURACY * learned:
+                found[node] = (
+                    f"the head does not recognise it: as the step begins it takes {right:.0%} of what its keepsake stands for "
+                    f"as this class, and {learned:.0%} of its images were recognised when it was learned. Another head, or "
+                    "rows in another order?"
+                )
+        if not found or 2 * len(found) < len(checked):
+            return found
+        of = f"{len(found)} of {counted(len(checked), 'class')}"
+        why = f"the head does not recognise {of} that the step before learned. Another head, or rows in another order?"
+        return {**dict.fromkeys(self._known, why), **found}
+
+    def is_untrained(self, now: NDArray[np.floating], head: Head) -> bool:
+        """Whether nothing tells yet what the step's training does: what the new nodes take before they were trained says
+        nothing of it. Features may differ by rounding, a head's rows by nothing."""
+        before, rows = self._fitted.before, len(self._bias)
+        close = ROUNDING * float(before.square().mean().sqrt())
+        same_head = torch.equal(_double(head[0])[:rows], self._weight) and torch.equal(_double(head[1])[:rows], self._bias)
+        return same_head and bool(((_double(now) - before).abs() <= close).all())
+
     def outlook(self, now: NDArray[np.floating], head: Head) -> Outlook:
         """now [n, d]: the features of the same images, in the same order; head: as it is now."""
         features = _double(now)
-        return self._outlook(features, self._fitted.translation(features), (_double(head[0]), _double(head[1])))
+        found = self._outlook(features, self._fitted.translation(features), (_double(head[0]), _double(head[1])))
+        return replace(found, known={}) if self.is_untrained(now, head) else found
 
     def forecast(self, now: NDArray[np.floating], head: Head) -> Forecasts:
         """now [n, d]: the features of the same images, in the same order; head: as it is now."""
@@ -219,20 +273,21 @@ class Forecaster:
         translation = self._fitted.translation(_double(now))
         return {node: self._fitted.translated(draws, translation).numpy() for node, draws in self._draws.items()}
 
-    def carried(self, now: NDArray[np.floating], forecasts: Forecasts) -> dict[int, Carried]:
-        """What the next step starts from, of each known class. forecasts: those made of `now`."""
-        errors = dict(zip(forecasts.nodes, forecasts.error.tolist(), strict=True))
-        found = {}
+    def carried(self, now: NDArray[np.floating], head: Head) -> dict[int, Carried]:
+        """What the next step starts from, of each known class. now and head: as of `forecast`, when the step ends."""
+        features, weights = _double(now), (_double(head[0]), _double(head[1]))
+        outlook = self._outlook(features, self._fitted.translation(features), weights)
+        errors, found = self._errors(features, outlook, head, outlook.forgetting()), {}
         for node, draws in self.draws(now).items():
             mean, spread = draws.mean(axis=0), spread_of(_double(draws), self._known[node].kind)
-            found[node] = Carried(mean.astype(np.float32), spread.astype(np.float32), errors[node])
+            found[node] = Carried(mean.astype(np.float32), spread.astype(np.float32), errors.get(node, np.nan))
         return found
 
     def _outlook(self, now: Tensor, translation: Tensor, head: tuple[Tensor, Tensor]) -> Outlook:
         fitted = self._fitted
         in_memory = {node: (fitted.nodes == node) & ~fitted.is_new for node in self._known}
         return Outlook(
-            known=self._known,
+            known={node: one for node, one in self._known.items() if node not in self.missing},
             then=self.probabilities,
             shares={node: min(1.0, self._retained.get(node, 0) / one.images) for node, one in self._known.items()},
             drawn={node: _logits(fitted.translated(draws, translation), head) for node, draws in self._draws.items()},

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FEATURES_ROOM = ROOM // 4  # bytes of features that are held to make keepsakes of
 Values = NDArray[np.float64]
 LARGEST = 1e38  # of single precision, in which they are kept
+TRAINING = "training_accuracy"  # in a state; not in those of earlier versions
 LOAD = "Load what Keepsakes.state_dict() gave."
 
 
@@ -89,8 +90,15 @@ class Keepsakes(Mapping[int, KnownClass]):
             **{"nodes": torch.tensor(list(self)), "images": torch.tensor([one.images for one in self.values()])},
             **{name: torch.tensor(np.array(values, np.float64)) for name, values in numbers.items()},
             **{"mean": torch.from_numpy(vectors["mean"]), kind: torch.from_numpy(vectors["spread"])},
+            **self._of_training(),
             **({} if self.mark is None else self.mark.state_dict()),
         }
+
+    def _of_training(self) -> dict[str, Tensor]:
+        """NaN where it is not known."""
+        found = [one.training_accuracy for one in self.values()]
+        known = any(one is not None for one in found)
+        return {TRAINING: torch.tensor(np.array(found, np.float64))} if known else {}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor]) -> Keepsakes:
@@ -103,6 +111,7 @@ class Keepsakes(Mapping[int, KnownClass]):
         for i, node in enumerate(parts["nodes"].tolist()):
             images = int(parts["images"][i])
             accuracy, probability, error = (float(parts[name][i]) for name in ("accuracy", "probability", "error"))
+            trained = float(parts[TRAINING][i]) if TRAINING in parts else np.nan
             is_share = accuracy == 0 or 0.999 / max(images, 1) <= accuracy <= 1  # of images, of which it is one at least
             if images < 1 or not is_share or not (np.isnan(probability) or 0 < probability <= 1):
                 said = f"of {images} images, accuracy {accuracy}, probability {probability}"
@@ -114,8 +123,11 @@ class Keepsakes(Mapping[int, KnownClass]):
                 raise InputError(f"No keepsake of class {node}: features of {largest} have no finite variance. {LOAD}")
             if (least := float(variances(parts[kind][i], kind, parts["mean"].shape[1]).min())) < 0:
                 raise InputError(f"No keepsake of class {node}: its variance is {least}. {LOAD}")
-            then = None if np.isnan(probability) else probability
-            found[node] = KnownClass(parts["mean"][i], parts[kind][i], kind, images, accuracy, then, error)
+            if not (np.isnan(trained) or 0 <= trained <= 1):
+                raise InputError(f"No keepsake of class {node}: its training accuracy is {trained}. {LOAD}")
+            shares = (None if np.isnan(share) else share for share in (probability, trained))
+            then, trained_to = shares
+            found[node] = KnownClass(parts["mean"][i], parts[kind][i], kind, images, accuracy, then, error, trained_to)
         return cls(found, Mark.from_state_dict(state))
 
     def __repr__(self) -> str:
@@ -131,14 +143,14 @@ def _kind_of(state: Mapping[str, Tensor]) -> Spread:
     kinds: list[Spread] = [kind for kind in get_args(Spread) if kind in names]
     if (
         len(kinds) != 1
-        or names - MARK != {*needed, *kinds}
+        or names - MARK - {TRAINING} != {*needed, *kinds}
         or (names & MARK not in (MARK, set()))
         or not all(isinstance(part, Tensor) for part in state.values())
     ):
         raise InputError(f"{sorted(map(str, names))} are not the names of a state_dict of Keepsakes. {LOAD}")
     shapes = {name: tuple(part.shape) for name, part in state.items()}
     classes, width = shapes["nodes"], shapes["mean"][-1] if shapes["mean"] else 0
-    expected = dict.fromkeys(needed, classes) | {
+    expected = dict.fromkeys([*needed, *names & {TRAINING}], classes) | {
         "mean": (*classes, width),
         kinds[0]: (*classes, spread_length(kinds[0], width)),
     }
@@ -158,7 +170,7 @@ def _check_numbers(name: str, part: Tensor, nodes: Tensor) -> None:
     is_whole = not (part.is_floating_point() or part.is_complex() or part.dtype == torch.bool)
     if not (is_whole if counts else part.is_floating_point()):
         raise InputError(f"{name} are of {part.dtype}, expected {'whole' if counts else 'real'} numbers. {LOAD}")
-    if name not in ("probability", "error") and not bool(part.isfinite().all()):
+    if name not in ("probability", "error", TRAINING) and not bool(part.isfinite().all()):
         row = int((~part.isfinite()).nonzero()[0, 0])
         raise InputError(f"{name} of class {int(nodes[row])} is not finite. {LOAD}")
 
@@ -202,7 +214,7 @@ def keepsakes(
         raise InputError(f"Features of class {missing[0]} are not finite. Look whether the loss of the training became NaN.")
     return Keepsakes(
         {
-            node: KnownClass(one.mean, one.spread, kind, one.images, one.accuracy)
+            node: KnownClass(one.mean, one.spread, kind, one.images, one.accuracy, training_accuracy=one.training_accuracy)
             for node, one in found.items()
             if one.mean is not None and one.spread is not None and one.accuracy is not None
         },

@@ -13,7 +13,7 @@ from torch import Tensor
 from forgetscope.errors import InputError
 from forgetscope.forecasting.choice import Chosen, Group
 from forgetscope.forecasting.features import Featured
-from forgetscope.forecasting.forecaster import Forecaster, Head, KnownClass
+from forgetscope.forecasting.forecaster import UNTRAINED, Forecaster, Head, KnownClass
 from forgetscope.forecasting.stand_ins import SeenImages, estimated_terms
 from forgetscope.measuring.keepsakes import Carried
 from forgetscope.measuring.probe_data import Prepare, batch_for, prepared
@@ -21,6 +21,7 @@ from forgetscope.measuring.quantities import FORECAST
 
 Values = NDArray[np.float64]
 LOAD = "Load what state_dict() gave."
+UNKNOWN = "there is no keepsake of it"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Predicted:
     nodes: tuple[int, ...]
     values: Values  # [forecast, P]
     accuracy: Values  # [P]: expected now
+    missing: tuple[str | None, ...]  # why there is no forecast
 
 
 class Predictor:
@@ -75,7 +77,14 @@ class Predictor:
         values = np.full((len(FORECAST), len(self.known)), np.nan)
         values[:3] = found.forgetting, found.low, found.high
         values[3:] = self._estimates(now, head, alpha, biased=net.last.bias is not None)
-        return Predicted(tuple(self.known), values, found.accuracy)
+        untrained = UNTRAINED if self.forecaster.is_untrained(now, head) else None
+        return Predicted(
+            tuple(self.known), values, found.accuracy, tuple(self.missing(node) or untrained for node in self.known)
+        )
+
+    def missing(self, node: int) -> str | None:
+        """Why there is no forecast of a class at any time."""
+        return UNKNOWN if self.known[node] is None else self.forecaster.missing.get(self._rows[node])
 
     def _estimates(self, now: Values, head: Head, alpha: float, *, biased: bool) -> Values:
         """[estimates, P]. Of a class that nothing is kept of but its memory, f_c is that of the memory: it has a direction for
@@ -97,13 +106,13 @@ class Predictor:
     def carried(self, net: Featured) -> dict[int, Carried]:
         """What the next step starts from, by node, if this network is what this step leaves."""
         now, head = self.seen(net)
-        found = self.forecaster.carried(now, self.forecaster.forecast(now, head))
+        found = self.forecaster.carried(now, head)
         return {node: found[at] for node, at in self._rows.items() if at in found}
 
     @property
-    def probabilities(self) -> dict[int, float]:
-        """p_then, by node."""
-        found = self.forecaster.probabilities
+    def handed_on(self) -> dict[int, float]:
+        """p_then of the classes that later steps can start from, by node."""
+        found = self.forecaster.handed_on
         return {node: found[at] for node, at in self._rows.items() if at in found}
 
     @property

@@ -19,7 +19,7 @@ from forgetscope.characters import counted
 from forgetscope.errors import ForgetscopeError, InputError
 from forgetscope.forecasting.choice import Chosen, marks
 from forgetscope.forecasting.features import Featured, featured
-from forgetscope.forecasting.forecaster import FEWEST, IMAGES, KnownClass
+from forgetscope.forecasting.forecaster import IMAGES, UNTRAINED, KnownClass
 from forgetscope.forecasting.kept import FEATURES_ROOM, made
 from forgetscope.forecasting.predictor import Predictor, check_state
 from forgetscope.forecasting.recognition import OTHER, Mark, mark_of
@@ -36,6 +36,7 @@ from forgetscope.store.tables import carried_table, forecast_of_classes, keepsak
 
 Values = NDArray[np.float64]
 UNKNOWN = "no keepsake of it is here"
+ELSEWHERE = "the step that learned it is in the store that this one was begun in, and so is how well it was learned"
 NAMED = 10  # classes that a sentence names
 
 
@@ -55,6 +56,7 @@ class Prospects:
         self._begun_by: Mark | None = None  # of the one that the step before left
         self.rows: list[Values] = []  # of each probe [forecast, P], with alpha = 1/2
         self._predictor: Predictor | None = None
+        self._nodes: Mapping[int, int] = {}  # of its past classes, by label
         self._state: Mapping[str, Tensor] | None = None  # to go on from
         if kind is not None and earlier:
             try:
@@ -72,10 +74,11 @@ class Prospects:
             if one is None or one.mean is None or one.spread is None or one.accuracy is None:
                 continue
             if one.features_step == step.number:
-                self.known[label] = KnownClass(one.mean, one.spread, kind, one.images, one.accuracy)
+                facts = kind, one.images, one.accuracy
+                self.known[label] = KnownClass(one.mean, one.spread, *facts, training_accuracy=one.training_accuracy)
             elif (moved := carried.get(label)) is not None and one.probability is not None:
-                facts = (kind, one.images, one.accuracy, one.probability, moved.error)
-                self.known[label] = KnownClass(moved.mean, moved.spread, *facts)
+                of = kind, one.images, one.accuracy, one.probability, moved.error, one.training_accuracy
+                self.known[label] = KnownClass(moved.mean, moved.spread, *of)
             else:
                 self.why[label] = f"step {step.number} did not carry its keepsake on"
 
@@ -109,6 +112,7 @@ class Prospects:
         if self._predictor is None:
             known = {classes.nodes[label]: self.known.get(label) for label in classes.past}
             labels = {classes.nodes[label]: label for label in classes.past}
+            self._nodes = {label: node for node, label in labels.items()}
             predictor = Predictor(known, chosen, lambda node: Streams(0, self.number)("forecast", labels[node]))
             if self._state is None:
                 predictor.begin(net)
@@ -185,7 +189,7 @@ class Prospects:
             return None
         if one is None or self._predictor is None or one.probability is not None:
             return one
-        return replace(one, probability=self._predictor.probabilities.get(node) or None)
+        return replace(one, probability=self._predictor.handed_on.get(node))
 
     def _demand_room(self, features: int, classes: int, kind: Spread) -> None:
         if (size := 4 * (features + spread_length(kind, features)) * classes) > LIST_BYTES:
@@ -211,25 +215,33 @@ class Prospects:
         if self.refused is not None:
             return self.refused
         if label not in self.known:
-            return self.why.get(label, UNKNOWN)
-        return self.known[label].unpredictable
+            return self.why.get(label, ELSEWHERE if self._state and not self.known else UNKNOWN)
+        always = self.known[label].unpredictable if self._predictor is None else self._predictor.missing(self._nodes[label])
+        untrained = UNTRAINED if self.rows and not np.isfinite(self.rows[-1][0]).any() else None
+        return always or untrained
+
+    def unforecast(self, past: Sequence[int]) -> list[str | None] | None:
+        """The same of each past class, for a table; None where nothing was to be predicted, as without any keepsake."""
+        why = [self.missing(label) for label in past]
+        if self.kind is None or {*why} == {UNKNOWN}:
+            return None
+        return [None if one is None else f"no forecast: {one.rstrip('.')}" for one in why]
 
     def said(self, past: Sequence[int], names: Mapping[int, str], *, wanted: bool) -> tuple[str, ...]:
         """In sentences. wanted: that there is no forecast is worth saying, because nothing else is known."""
         sentences = [f"No keepsakes: {self.unkept}"] if self.unkept else []
         if self.kind is None or not past:
             return tuple(sentences)
-        lost = [label for label in past if label not in self.known]
         if self.refused is not None:
             return (f"No forecast: {self.refused}", *sentences)
-        rare = [label for label in past if label in self.known and self.missing(label) is not None]
-        if found := len(past) - len(lost) - len(rare):
+        why = {label: self.missing(label) for label in past}
+        if found := sum(reason is None for reason in why.values()):
             sentences.append(f"Forgetting predicted from keepsakes of {counted(found, 'past class')}.")
+        lost = [label for label in past if label not in self.known]
         if lost and wanted:
             sentences.append(f"No forecast without a keepsake: {_named(lost, names)}.")
-        if rare:
-            few = f"No forecast of classes of which fewer than {FEWEST} training images were recognised, left out, when learned"
-            sentences.append(f"{few}: {_named(rare, names)}.")
+        for reason, of in _by_reason({label: why[label] for label in past if label in self.known}).items():
+            sentences.append(f"No forecast of {_named(of, names)}: {reason.rstrip('.?')}{'?' if reason.endswith('?') else '.'}")
         return tuple(sentences)
 
     def state_dict(self) -> dict[str, Any]:
@@ -251,6 +263,14 @@ class Prospects:
             self.refused = self.refused or "The step was begun without the keepsakes that are here now."
         self.rows = list(state["rows"].cpu().double().numpy()) if state["rows"].numel() else []
         self.refused = state["refused"] or self.refused
+
+
+def _by_reason(why: Mapping[int, str | None]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for label, reason in why.items():
+        if reason is not None:
+            found.setdefault(reason, []).append(label)
+    return found
 
 
 def _named(labels: Sequence[int], names: Mapping[int, str]) -> str:

@@ -89,9 +89,10 @@ def tables_of(
     why_unweighted: str | None,
     forecasts: NDArray[np.float64] | None = None,
     probed: Sequence[int] = (),
+    unforecast: Sequence[str | None] | None = None,
 ) -> dict[TableName, pa.Table]:
     """sums: weighted; why_unweighted: if alpha is not known; forecasts [probes, forecast, P]: if there are any; probed: after
-    which epochs."""
+    which epochs; unforecast: why there is no forecast of each past class."""
     seen, past = classes.seen, len(classes.past)
     if not seen:
         return {}
@@ -113,7 +114,7 @@ def tables_of(
     )
     rehearsal = _rehearsal(classes, passes)
     return {
-        "classes": class_table(facts, rehearsal, measured, UNGIVEN, forecasts, sums.weight),
+        "classes": class_table(facts, rehearsal, measured, UNGIVEN, forecasts, sums.weight, unforecast),
         **probe_tables(measured, classes, forecasts, probed),
         "rehearsal": rehearsal_table(rehearsal),
         "confusion": confusion_table(confusion, seen),

@@ -128,7 +128,7 @@ def _predicted_cause(found: Mapping[str, float]) -> str:
     if worst is not None and known[worst] > 0:
         estimate = f"{sources[worst]} ({worst.removesuffix('_estimate').upper()} estimate {known[worst]:.3g})"
     if not np.isfinite(found["forecast"]):
-        return f"no forecast; by its memory {estimate}" if estimate else "no forecast, and nothing else is known"
+        return f"no forecast; most from {estimate}" if estimate else "no forecast, and nothing else is known"
     low, high = found["forecast_low"], found["forecast_high"]
     interval = f" ({low:.2f} to {high:.2f})" if np.isfinite(low) else ""
     return f"predicted forgetting {found['forecast']:.2f}{interval}{'; most from ' if estimate else ''}{estimate}"

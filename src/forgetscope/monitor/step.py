@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+BEGUN_ELSEWHERE = (
+    "Resumed in a store without the earlier steps of {name!r}: what was forgotten is unknown, and there is no forecast; in the "
+    "store that it was begun in they are known."
+)
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class MonitoredStep:
         self._predictions: Predictions | None = None
         self._said: tuple[str, ...] = ()
         self._also: list[str] = []
+        self._begun_elsewhere = False  # in another store, where the earlier steps are
         self._is_alpha_missed = False
         self._lock = Held()
         self._refusing: set[str] = set()  # which of log and tell failed
@@ -173,6 +178,7 @@ class MonitoredStep:
         self._probing = self._chosen_probing()
         if self._state is not None:
             self._take_over(self._state)
+            self._begun_elsewhere = self.number > 1 and not earlier
         else:
             self._probe()
             if self._passes.outside:
@@ -557,6 +563,11 @@ class MonitoredStep:
                 "new training needs a name of its own: fs.Monitor(store, 'another')."
             )
         for label, known in self._before.items():
+            if (node := classes.nodes.get(label, known.node)) != known.node:
+                raise InputError(
+                    f"Class {label} is node {node}, and in step {known.introduced} of {self._told.name!r}, which learned it, "
+                    f"it was node {known.node}. A class keeps its node as the head grows: see nodes=."
+                )
             others = [other for other in classes.seen if other != label and classes.nodes[other] == classes.nodes.get(label)]
             if others:
                 raise InputError(
@@ -578,7 +589,7 @@ class MonitoredStep:
         if passes is not None:
             why = None if weight is None or weight.value is not None else "alpha is unknown: no batch was told"
             of = (self.number, self._classes, passes, self.sums, self._predictions, told.names, self._before, why)
-            tables = tables_of(*of, self._forecasts(), self._probed)
+            tables = tables_of(*of, self._forecasts(), self._probed, self._prospects.unforecast(self._classes.past))
             if status == "running":
                 tables = {name: tables[name] for name in ("probes", "pairs") if name in tables}
         past = "none" if passes is None or not len(self._raw) else "memory" if passes.only_memory else "all"
@@ -610,7 +621,8 @@ class MonitoredStep:
         weight = (self._alpha.said,) if len(self._raw) else ()
         without = self._only_memory or not len(self._raw)  # past images: then a forecast is what there is
         prospects = self._prospects.said(self._classes.past, self._told.names, wanted=without)
-        return (probes, *incomplete, *self._said, *weight, *prospects, *self._also)
+        elsewhere = (BEGUN_ELSEWHERE.format(name=self._told.name),) if self._begun_elsewhere else ()
+        return (probes, *incomplete, *self._said, *weight, *elsewhere, *prospects, *self._also)
 
     def _log(self, values: dict[str, float]) -> None:
         finite = {f"forgetscope/{name}": value for name, value in values.items() if np.isfinite(value)}
