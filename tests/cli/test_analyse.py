@@ -47,8 +47,8 @@ def test_every_table_and_figure_becomes_a_file(analysed: Analysis, tmp_path: Pat
 def test_the_paper_s_shape_is_told_in_words_and_numbers(store: Path, tmp_path: Path) -> None:
     result = invoke("analyse", store, "--out", tmp_path / "a", "--resamples", "200")
     assert result.exit_code == 0, result.output
-    assert "C100: 27 second steps (simulated: nothing was trained)" in result.stdout
-    assert "C100: 18 third steps (simulated: nothing was trained)" in result.stdout
+    assert "C100: 27 second steps (simulated: nothing was trained), retentions of" in result.stdout
+    assert "C100: 18 third steps (simulated: nothing was trained), retentions of" in result.stdout
     assert "(mean rank correlation" in result.stdout
     assert result.stdout.rstrip().endswith(str(tmp_path / "a"))
 
@@ -116,4 +116,13 @@ def test_estimates_and_analyses_show_themselves_in_a_notebook(analysed: Analysis
     html = analysed.estimate("spearman_SIC_NIC", benchmark="C100", subset="2")._repr_html_()
     assert html.startswith("<b>0.")
     assert "n = 27" in html
-    assert "(mean rank correlation with forgetting)" in analysed._repr_html_()
+    assert "(mean rank correlation" in analysed._repr_html_()
+
+
+@pytest.mark.parametrize("table", ["claims", "claims_in_detail"])
+def test_a_simulated_store_shows_no_verdict_and_its_files_have_them(store: Path, tmp_path: Path, table: str) -> None:
+    result = invoke("analyse", store, "--table", table, "--resamples", "200", "--out", tmp_path / "a")
+    assert result.exit_code == 0, result.output
+    assert "Numbers of this store are made up (simulated)" in result.stdout
+    assert "confirmed" not in result.stdout
+    assert "confirmed" in (tmp_path / "a" / "more" / f"{table}.csv").read_text()

@@ -47,7 +47,7 @@ class Analysis:
     >>> analysis = fs.analyse("results", resamples=10)
     >>> print(analysis.reading)
     glyphs: 1 second step
-      The most forgotten class of a step lost ... more of its accuracy than the least forgotten one...
+      2 of 3 past classes were barely learned: ...
     >>> analysis.more["missing"]["what"][0]
     'glyphs: no third steps, ...'
     """

@@ -14,6 +14,7 @@ from forgetscope.errors import SpecError
 
 DEFAULT_OUT = Path("forgetscope-analysis")
 RESAMPLES = 1_000_000
+JUDGING = ("claims", "claims_in_detail")  # tables
 PAPERS = {"pdf": "report.pdf", "latex": "report-latex", "png": "report-png"}
 FormatOption = Annotated[
     str,
@@ -67,6 +68,7 @@ def analyse(
     from forgetscope.report.document import analysis_document
     from forgetscope.report.exhibited import exhibited
     from forgetscope.report.terminal.studies import exhibit_view
+    from forgetscope.report.words.reading import unjudged
 
     coded, controlled = option.one_of("--coding", coding, CODINGS), option.one_of("--controls", controls, CONTROLS)
     folder = out or (DEFAULT_OUT if table is None else None)
@@ -91,7 +93,9 @@ def analyse(
     if as_json:
         print_json(analysis_document(found))
         return
-    if table is not None:
+    if table in JUDGING and (reason := unjudged(found)):
+        echo(f"{reason} The files and --json have what the functions that judge say.")
+    elif table is not None:
         print_view(exhibit_view(*exhibited(found)))
     else:
         echo(found.reading)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
@@ -13,12 +15,13 @@ import pytest
 from matplotlib.collections import FillBetweenPolyCollection, PathCollection
 from matplotlib.figure import Figure
 
+import forgetscope
 from forgetscope.analysis.exhibits.exhibit import THREE
 from forgetscope.analysis.exhibits.figures import CONTROLLED, FIGURES
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.rows import matching
 from forgetscope.report.typeset.figures import Boxes, Curves, Drawing, Swarms, drawings
-from forgetscope.report.typeset.ink import printing, save, shown
+from forgetscope.report.typeset.ink import LINES, printing, save, shown
 
 HOSTILE = "$\\frac{1</text><script>alert(1)</script> 字\x1b[31m %_&"
 
@@ -144,3 +147,19 @@ def test_several_policies_are_several_figures(analysed: Analysis) -> None:
         ("swarm_plots_forgetting_cifar100_1", "Forgetting FG of past classes in steps 2 of C100"),
         ("swarm_plots_forgetting_cifar100_1-2", "Forgetting FG of past classes in steps 2 of C100, herding"),
     ]
+
+
+def test_a_picture_says_itself_that_it_is_simulated(found: dict[str, Drawing]) -> None:
+    for drawing in found.values():
+        assert "Simulated" in {text.get_text() for text in drawing.figure(3.5).texts}
+        trained = dataclasses.replace(drawing, simulated=False).figure(3.5)
+        assert "Simulated" not in {text.get_text() for text in trained.texts}
+
+
+def test_lines_have_the_colours_of_pages(found: dict[str, Drawing]) -> None:
+    css = (Path(forgetscope.__file__).parent / "report" / "pages" / "assets" / "explorer.css").read_text()
+    light = dict(re.findall(r"--(one|two|three|four): (#\w{6})", css.partition("@media")[0]))
+    assert [colour.lower() for colour in LINES] == [light[name] for name in ("one", "two", "three", "four")]
+    figure = found["SIC_CIC_NIC_across_steps_cifar"].figure()
+    drawn = {line.get_color() for axes in figure.axes for line in axes.lines if len(np.atleast_1d(line.get_xdata())) > 2}
+    assert drawn == {*LINES[:2]}

@@ -119,6 +119,11 @@ def test_the_papers_values_stand_beside_ours_in_both_documents(same: Analysis, t
     for path in (folder / "report.pdf", write_paper(same, tmp_path / "report.pdf", "pdf")):
         text = subprocess.run([str(READER), "-layout", path, "-"], capture_output=True, text=True, check=True).stdout
         words = " ".join(text.split())
+        assert "Simulated: imbalanced forgetting in C100" in words[:200]
+        for verdict in ("confirmed (", "contested (", "undecided (", "Contested:"):
+            assert verdict not in words
+        assert "made up (simulated)" in words
+        assert "By noise of the test images alone, FG-R and FG-HG would be" in words
         for sentence in (sentence for headline in headlines(same) for sentence in headline.sentences):
             assert "".join(sentence.split()) in "".join(words.replace("- ", "").split())  # lines are broken and hyphenated
         assert "simulated with a known truth, 8 second steps and 8 third steps; nothing was trained." in words

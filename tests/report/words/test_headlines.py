@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from forgetscope.analysis.questions.learned_classes import Ranking
-from forgetscope.analysis.results import Analysis
+from forgetscope.analysis.results import Analysis, analyse
 from forgetscope.analysis.rows import matching, records
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.report.words.headlines import headlines
@@ -77,3 +81,49 @@ def test_controlled_experiments_are_told(analysed: Analysis) -> None:
         assert f"of a step with {kept}\u202f% kept and {new}\u202f% new, positive for {(rho > 0).sum()} of {len(rho)}" in said
     assert said.count("positive for") == len(runs) == 6  # increments of half of the classes leave no choice
     assert said in analysed.reading
+
+
+def test_a_headline_says_which_retentions_it_takes_together_and_that_it_is_simulated(analysed: Analysis) -> None:
+    title = headlines(analysed)[0].title
+    assert title == (
+        "C100: 27 second steps (simulated: nothing was trained), retentions of 8\u202f%, 20\u202f% and 40\u202f% pooled"
+    )
+
+
+def test_accuracy_when_learned_and_now_stands_with_every_headline(analysed: Analysis) -> None:
+    for one in headlines(analysed):
+        then, now = (PLAIN.percent(estimate.value) for estimate in (one.learned, one.now))
+        assert then in one.lead
+        assert now in one.lead
+        assert one.cards[0].value == f"{then}, {now}"
+
+
+def test_a_measure_is_said_to_know_early_only_where_its_curve_has_settled_before_the_end(analysed: Analysis) -> None:
+    """With five probes, the last but one being near the last is no reason to say that it knows from then on."""
+    kept = analysed.more["earliness"]
+    for probes, said in ((4, "None of them has settled before the end"), (3, "on, within 0.02")):
+        changed = replace(analysed, more={**analysed.more, "earliness": kept.assign(probes=probes)})
+        first = headlines(changed)[0]
+        knows = [card.label for card in first.cards if "knows from" in card.label]
+        assert bool(knows) == (probes == 3)
+        assert any(said in text for text in first.sentences) or probes == 3
+
+
+def test_one_step_claims_nothing_about_measures(tiny_store: Path) -> None:
+    for one in headlines(analyse(tiny_store, resamples=100, cached=False)):
+        told = " ".join([*one.sentences, one.predicted, *(card.label for card in one.cards)])
+        for word in ("redictor", "knows", "Given the other", "weights", "What predict"):
+            assert word not in told.replace("What predicts it cannot be said", "").replace("about what predicts it", "")
+
+
+def test_nothing_is_concluded_from_steps_whose_classes_were_barely_learned(analysed: Analysis) -> None:
+    samples = [
+        replace(sample, steps=[replace(step, barely=np.ones(len(step.class_ids), dtype=bool)) for step in sample.steps])
+        for sample in analysed.collection.samples
+    ]
+    for one in headlines(replace(analysed, collection=replace(analysed.collection, samples=samples))):
+        assert "barely learned" in one.caution
+        assert one.sentences == []
+        assert [card.label for card in one.cards] == ["Accuracy when learned, now"]
+        assert not one.most
+        assert one.predicted == "Nothing is concluded about what predicts it."

@@ -45,6 +45,11 @@ class LearnedClasses:
         """Whether anything is concluded at all."""
         return self.past > 0 and self.barely <= FEW * self.past
 
+    @property
+    def uneven(self) -> bool:
+        """Whether forgetting differs from class to class by more than the noise of test images can make it look."""
+        return self.variance.low > 0 if self.variance.n > 1 else self.range.value > self.range_floor
+
 
 @dataclass(frozen=True)
 class Ranking:

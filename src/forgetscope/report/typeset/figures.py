@@ -22,7 +22,20 @@ from forgetscope.analysis.exhibits.exhibit import Kind
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.rows import matching, records
 from forgetscope.report.exhibited import exhibited
-from forgetscope.report.typeset.ink import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Area, printing, shown
+from forgetscope.report.typeset.ink import (
+    BLUE,
+    GREEN,
+    GREY,
+    LINES,
+    ORANGE,
+    PURPLE,
+    SKY,
+    SMALL,
+    VERMILION,
+    Area,
+    printing,
+    shown,
+)
 from forgetscope.report.words.captions import (
     benchmark_title,
     boxes_caption,
@@ -39,7 +52,7 @@ POINTS = 72  # in an inch
 DOT = 2.4  # points: diameter of a class, where there is room
 Dashes = Literal["-", "--"]
 COLUMNS = ("SIC", "CIC", "NIC")
-LINES: dict[str, tuple[str, str, Dashes]] = {"rho": ("ρ", BLUE, "-"), "rho_p": ("ρₚ", VERMILION, "--")}
+CURVES: dict[str, tuple[str, str, Dashes]] = {"rho": ("ρ", LINES[0], "-"), "rho_p": ("ρₚ", LINES[1], "--")}
 FILLS = (SKY, ORANGE, GREEN, PURPLE, VERMILION, BLUE)
 # Columns of `controlled_boxes` under matplotlib's names.
 BXP = {"med": "median", "q1": "quartile_lo", "q3": "quartile_hi", "whislo": "whisker_lo", "whishi": "whisker_hi"}
@@ -55,6 +68,7 @@ class Drawing(ABC):
     caption: str
     frame: pd.DataFrame
     beside: pd.DataFrame | None = None
+    simulated: bool = False
     value: ClassVar[str]  # the column without which there is nothing to draw
     together: ClassVar[bool] = False  # all benchmarks in one figure
 
@@ -75,6 +89,8 @@ class Drawing(ABC):
         with printing():
             area = Area.whole(width, self.height(width))
             self.draw(area)
+            if self.simulated:  # a picture is passed on without its caption
+                area.text(0.03, area.height - 0.03, "Simulated", size=SMALL, weight="bold", va="top")
         return area.figure
 
 
@@ -134,7 +150,7 @@ class Curves(Drawing):
         return min(TALLEST, self.bottom + self.top + len(self._subsets) * (max(1.2, panel) + self.gap))
 
     def draw(self, area: Area) -> None:
-        rows, drawn = self._subsets, self.frame[self.frame["quantity"].isin(COLUMNS) & self.frame["statistic"].isin([*LINES])]
+        rows, drawn = self._subsets, self.frame[self.frame["quantity"].isin(COLUMNS) & self.frame["statistic"].isin([*CURVES])]
         width = (area.width - self.left) / len(COLUMNS) - self.gap
         height = (area.height - self.bottom - self.top) / len(rows) - self.gap
         spread = (drawn["mean"] + sign * drawn["sd"].fillna(0) for sign in (-1, 1))
@@ -151,14 +167,14 @@ class Curves(Drawing):
                 if column == 0:
                     axes.set_ylabel(shown(subset_text(subset).replace(", ", "\n", 1)))
         _below(area, self.left, "share of training whose probes are used (%)")
-        handles = [Line2D([], [], color=color, linestyle=style, label=text) for text, color, style in LINES.values()]
+        handles = [Line2D([], [], color=color, linestyle=style, label=text) for text, color, style in CURVES.values()]
         _legend(area, handles, handlelength=3.2)
 
     def _panel(self, axes: Axes, subset: str, name: str) -> None:
         axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
         axes.axvline(QUARTER, color=GREY, linewidth=0.6, linestyle=":", zorder=0)
         known = False
-        for statistic, (text, color, style) in LINES.items():
+        for statistic, (text, color, style) in CURVES.items():
             curve = matching(self.frame, subset=subset, quantity=name, statistic=statistic)
             share, mean, sd = (curve[column].to_numpy(np.float64) for column in ("share", "mean", "sd"))
             interval = (curve["mean_lo"].to_numpy(), curve["mean_hi"].to_numpy())
@@ -301,8 +317,9 @@ def drawings(analysis: Analysis) -> list[Drawing]:
         drawn, name = DRAWN[one.exhibit.kind], re.sub(r"[^A-Za-z0-9_-]+", "-", one.exhibit.name)
         each = one.frame.groupby(["benchmark", "policy"], sort=False)
         for number, group in enumerate([one.frame] if drawn.together else [group for _, group in each], start=1):
-            caption = drawn.describe(group) + origin(analysis.collection, group)
-            found.append(drawn(name if number == 1 else f"{name}-{number}", caption, group, one.beside))
+            made = origin(analysis.collection, group)
+            own = name if number == 1 else f"{name}-{number}"
+            found.append(drawn(own, drawn.describe(group) + made, group, one.beside, simulated=bool(made)))
     return found
 
 

@@ -24,6 +24,7 @@ TEXT, SMALL = 7.0, 5.6  # points
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 BLUE, VERMILION, GREEN, SKY, ORANGE, PURPLE = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#E69F00", "#CC79A7"
 GREY = "#767676"
+LINES = (BLUE, "#00795A", "#B84E00", "#A03D78")  # first, second, ... line: as on pages in light colours
 STYLE = {
     "font.family": FONT,
     "font.size": TEXT,

@@ -20,7 +20,7 @@ from forgetscope.report.typeset.sheets import Pages, PrintNotation
 from forgetscope.report.words.captions import caption, caption_beside
 from forgetscope.report.words.methods import paragraphs
 from forgetscope.report.words.notation import LATEX
-from forgetscope.report.words.reading import passages
+from forgetscope.report.words.reading import claim_sentences, passages
 
 Format = Literal["pdf", "latex", "png"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -91,7 +91,7 @@ def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progres
                 text = f"Table {number}, compared. {caption_beside(shown, shown.beside)}"
                 pages.tabulate(text, lay_out_beside(shown, shown.beside, notation))
         pages.turn()
-        for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
+        for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", claim_sentences(analysis))):
             pages.write(title, 9, bold=True)
             for sentence in sentences:
                 pages.skip(0.06)
@@ -130,7 +130,7 @@ def _latex_body(analysis: Analysis, found: Sequence[Drawing], tables: Sequence[s
         ending = f"\\caption{{{LATEX.text(drawing.caption)}}}\n\\label{{fig:{drawing.name}}}\n\\end{{figure}}\n\\clearpage"
         yield f"\\begin{{figure}}[htbp]\n\\centering\n{image}\n{ending}"
     yield table_inputs(tables)
-    for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", _claims(analysis))):
+    for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", claim_sentences(analysis))):
         yield f"\\section*{{{title}}}"
         yield from (LATEX.text(sentence) + "\n" for sentence in sentences)
 
@@ -151,13 +151,10 @@ def _tables(analysis: Analysis) -> Iterator[Shown]:
     return (shown for shown in exhibited(analysis) if shown.exhibit.kind == "table" or shown.exhibit.layout == "noise")
 
 
-def _claims(analysis: Analysis) -> list[str]:
-    return [str(sentence) for sentence in analysis.more["claims"]["sentence"]]
-
-
 def _title(analysis: Analysis) -> str:
     names = list(dict.fromkeys(sample.benchmark for sample in analysis.collection.samples))
-    return f"Imbalanced forgetting in {' and '.join(names)}"
+    made = "Simulated: imbalanced" if analysis.collection.simulated else "Imbalanced"
+    return f"{made} forgetting in {' and '.join(names)}"
 
 
 def _made(analysis: Analysis) -> str:

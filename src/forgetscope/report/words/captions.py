@@ -1,11 +1,14 @@
 """What tables and figures for print say of themselves: what they show, what they rest on, and what was left out."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from forgetscope.analysis.inputs.samples import Collected
-from forgetscope.analysis.rows import records
+from forgetscope.analysis.rows import matching, records
 from forgetscope.characters import counted
 from forgetscope.report.exhibited import Shown
+from forgetscope.report.words.notation import PLAIN
 
 EMPTY = "Nothing in the store belongs here."
 CODING = "The paper codes factors by treatment, ours sum to zero: main effects are different questions."
@@ -35,6 +38,7 @@ def caption(shown: Shown) -> str:
     else:
         parts.append("Mean ± standard deviation" + (" with 95\u202f% intervals." if exhibit.intervals else "."))
         parts += notes(shown)
+    parts += _noise_alone(shown)
     if len(frame) and frame["simulated"].any():
         parts.append(SIMULATED)
     lost = {words: int(frame[name].max()) for name, words in LOST.items() if name in frame} if len(frame) else {}
@@ -57,6 +61,19 @@ def caption_beside(shown: Shown, beside: pd.DataFrame) -> str:
     if shown.frame["simulated"].any():
         parts.append(SIMULATED)
     return " ".join(parts)
+
+
+def _noise_alone(shown: Shown) -> Iterator[str]:
+    """What the noise of test images alone would show, of a table with FG-R and FG-HG."""
+    if shown.noise is None or not len(shown.frame) or not {"FG-R", "FG-HG"} <= set(shown.frame["quantity"]):
+        return
+    told = [
+        f"{PLAIN.number(row['FG-R_floor'])} and {PLAIN.number(row['FG-HG_floor'])} (step {row['subset']}, {row['benchmark']})"
+        for row in records(matching(shown.noise, rehearsal_pct="", class_pct=""))
+        if row["n"]
+    ]
+    if told:
+        yield f"By noise of the test images alone, FG-R and FG-HG would be {'; '.join(told)}."
 
 
 def notes(shown: Shown) -> list[str]:
@@ -83,7 +100,8 @@ def course_caption(frame: pd.DataFrame) -> str:
     ends = ", before training and at its end" if frame["probes"].max() == 2 else ""
     return (
         f"How well SIC, CIC and NIC rank the past classes of {benchmark_title(frame)} by forgetting if only the first probes "
-        "of a step enter them: means of Spearman's ρ and of partial ρₚ (dashed), given the other two. Dark bands: "
+        "of a step enter them, steps of all retentions taken together: means of Spearman's ρ and of partial ρₚ (dashed), given "
+        "the other two. Dark bands: "
         "95\u202f% intervals, light ones: "
         f"standard deviations over steps ({counts}; {int(frame['probes'].max())} probes{ends}). "
         "Dotted, upright: a quarter of training."

@@ -16,7 +16,7 @@ from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
 from forgetscope.analysis.inputs.samples import Sample
 from forgetscope.analysis.inputs.training_shares import BEFORE, EARLY
 from forgetscope.analysis.questions.example import Example, example
-from forgetscope.analysis.questions.learned_classes import Ranking, learned_classes, ranking
+from forgetscope.analysis.questions.learned_classes import LearnedClasses, Ranking, learned_classes, ranking
 from forgetscope.analysis.rows import Row, estimate_of, matching, records
 from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.characters import counted
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 SHOWN = 5  # classes at either end
 GROUP = "most forgotten quarter"  # whose early warning is told
+CHANCE = 0.25  # share of that group among all classes
+SETTLED = 2  # probes before the end at which a ranking is as good as there, where one says that it is known since then
 
 
 @dataclass(frozen=True)
@@ -66,28 +68,27 @@ def headlines(analysis: Analysis) -> list[Headline]:
 
 def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
     where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(step)}
-    most, least = _extremes(analysis.more.get("class_forgetting"), where)
-    ranked = ranking(sample, step)
-    parts = [
-        *_uneven(analysis, where),
-        *_noise(analysis, where),
-        *_suffering(most, least),
-        *_predicting(analysis, where, ranked),
-        *_forecasts(analysis, where),
-        *_early(analysis, where, sample.probes(step), ranked),
-        *_controlled(analysis, where),
-    ]
-    made = " (simulated: nothing was trained)" if sample.simulated else ""
+    learned, picture, ranked = (
+        learned_classes(sample, step),
+        example(sample, step, Store(analysis.store)),
+        ranking(sample, step),
+    )
+    most, least = _extremes(analysis.more.get("class_forgetting"), where, learned.barely_ids)
+    parts = [*_accuracies(learned)]
+    if learned.conclusive:
+        row = noise_row(analysis, where)
+        parts += [*_uneven(learned), *_noise(learned, row), *_predicting(ranked, learned)]
+        parts += _suffering(most, least) if learned.uneven else ()
+        parts += _in_tables() if learned.barely else _of_all_classes(analysis, where, sample.probes(step), ranked)
     usual = any(other.policy == "uniform" for other in analysis.collection.samples)
-    learned, picture = learned_classes(sample, step), example(sample, step, Store(analysis.store))
     first = opening(learned, picture, ranked)
     return Headline(
-        f"{sample.title}: {counted_steps(int((sample.number == step).sum()), step)}{made}",
+        _title(sample, step),
         usual and sample.policy != "uniform",
-        [sentence for sentence, _ in parts],
+        [sentence for sentence, _ in parts if sentence],
         [card for _, card in parts if card],
-        most,
-        least,
+        most if learned.conclusive else [],
+        least if learned.conclusive else [],
         first.caution,
         first.lead,
         first.predicted,
@@ -97,48 +98,71 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
     )
 
 
+def _title(sample: Sample, step: int) -> str:
+    """What it is about, whether that was made up, and which retentions are taken together."""
+    made = " (simulated: nothing was trained)" if sample.simulated else ""
+    return f"{sample.title}: {counted_steps(int((sample.number == step).sum()), step)}{made}{_pooled(sample, step)}"
+
+
+def _pooled(sample: Sample, step: int) -> str:
+    """That means are over several retentions, where they are: these differ in how much is forgotten."""
+    levels = [share_text(level) for level in sample.retentions(step)]
+    return f", retentions of {', '.join(levels[:-1])} and {levels[-1]} pooled" if len(levels) > 1 else ""
+
+
+def _accuracies(learned: LearnedClasses) -> Iterator[tuple[str, Card | None]]:
+    then, now = learned.accuracy, learned.now
+    if not math.isnan(then.value):
+        yield (
+            "",  # the lead says so
+            Card(
+                "Accuracy when learned, now",
+                f"{PLAIN.percent(then.value)}, {PLAIN.percent(now.value)}",
+                f"of past classes, mean over steps; n = {then.n}",
+            ),
+        )
+
+
 def counted_steps(count: int, number: int) -> str:
     """Such as `45 second steps`."""
     return f"{count:,} {NUMBER.get(number, f'{number}th')} {'step' if count == 1 else 'steps'}"
 
 
-def _uneven(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
-    rows = _rows(analysis.tables.get("FG-R_FG-HSG_overall"), where)
-    spread, gap = rows.get(("FG-R", "value")), rows.get(("FG-HG", "value"))
-    if spread is None or gap is None or math.isnan(spread["mean"]):
+def _uneven(learned: LearnedClasses) -> Iterator[tuple[str, Card | None]]:
+    if math.isnan(learned.range.value):
         return
-    row = noise_row(analysis, where)
-    floor = f", {PLAIN.number(row['FG-R_floor'])} by noise alone" if row else ""
+    floors = (learned.range_floor, learned.half_gap_floor)
+    noise, gap_noise = ("" if math.isnan(one) else f", {PLAIN.number(one)} by noise alone" for one in floors)
     yield (
-        f"The most forgotten class of a step lost {_told(spread)} more of its accuracy than the least forgotten one, and "
-        f"the more forgotten half {_told(gap)} more than the other.",
+        f"The most forgotten class of a step lost {PLAIN.estimate(learned.range)} more of its accuracy than the least "
+        f"forgotten one (FG-R{noise}), and the more forgotten half {PLAIN.estimate(learned.half_gap)} more than the other "
+        f"(FG-HG{gap_noise}).",
         Card(
             "Unevenness (FG-R)",
-            PLAIN.number(spread["mean"]),
-            f"{_interval(spread)}most minus least forgotten class{floor}; n = {spread['n']}",
+            PLAIN.number(learned.range.value),
+            f"{_interval(learned.range)}most minus least forgotten class{noise}; n = {learned.range.n}",
         ),
     )
 
 
-def _noise(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
-    row = noise_row(analysis, where)
-    if row is None:
+def _noise(learned: LearnedClasses, row: Row | None) -> Iterator[tuple[str, Card | None]]:
+    if row is None or math.isnan(learned.range_floor):
         return
     images, counts = PLAIN.number(row["images"], 0), f", as far as {row['basis']} tell" if row["paired_n"] < row["n"] else ""
     found = (
-        f"without it, forgetting differs from class to class by {_told(row, 'spread')} (standard deviation)"
-        if row["spread"] > 0
-        else f"beyond it, no difference between classes was found (variance {PLAIN.estimate(estimate_of(row, 'variance'), 4)})"
+        f"without it, forgetting differs from class to class by {PLAIN.estimate(learned.spread)} (standard deviation)"
+        if learned.spread.value > 0
+        else f"beyond it, no difference between classes was found (variance {PLAIN.estimate(learned.variance, 4)})"
     )
     yield (
         f"Had all past classes of a step been forgotten alike, the noise of {images} test images per class alone would have "
-        f"shown FG-R {PLAIN.number(row['FG-R_floor'])} and FG-HG {PLAIN.number(row['FG-HG_floor'])}{counts}; {found}. "
-        f"Reliability, the share of the variance over classes that is not noise: {_told(row, 'reliability')}.",
+        f"shown FG-R {PLAIN.number(learned.range_floor)} and FG-HG {PLAIN.number(learned.half_gap_floor)}{counts}; {found}. "
+        f"Reliability, the share of the variance over classes that is not noise: {PLAIN.estimate(learned.reliability)}.",
         Card(
             "True spread",
-            PLAIN.number(row["spread"]),
-            f"{_interval(row, 'spread')}of forgetting over classes, without noise; "
-            f"reliability {PLAIN.number(row['reliability'])}",
+            PLAIN.number(learned.spread.value),
+            f"{_interval(learned.spread)}of forgetting over classes, without noise; "
+            f"reliability {PLAIN.number(learned.reliability.value)}",
         ),
     )
 
@@ -153,7 +177,8 @@ def _suffering(most: list[Row], least: list[Row]) -> Iterator[tuple[str, Card | 
     if not most:
         return
     first, last = most[0], least[-1]
-    sentence = f"On average over steps, {first['class_name']} suffered most: it lost {_met(first)} of its accuracy"
+    over = "On average over steps" if first["n"] > 1 else "In one step"
+    sentence = f"{over}, {first['class_name']} suffered most: it lost {_met(first)} of its accuracy"
     yield (
         f"{sentence}, {last['class_name']} {_met(last)}, the least." if first is not last else f"{sentence}.",
         Card("Suffers most", first["class_name"], f"forgetting {_met(first)}; n = {first['n']}"),
@@ -165,23 +190,60 @@ def _met(row: Row) -> str:
     return _told(row) if row["n"] > 2 else PLAIN.number(row["mean"])
 
 
-def _predicting(analysis: Analysis, where: dict[str, str], ranked: Ranking | None) -> Iterator[tuple[str, Card | None]]:
-    rows = _rows(analysis.tables.get("spearman_individual_coefficients"), where)
-    known = {name: rows[name, "rho"] for name in THREE if (name, "rho") in rows and not math.isnan(rows[name, "rho"]["mean"])}
-    if not known:
+def _predicting(ranked: Ranking | None, learned: LearnedClasses) -> Iterator[tuple[str, Card | None]]:
+    """One step ranks its classes, and says nothing about which measure does."""
+    if ranked is None:
         return
-    order = sorted(known, key=lambda name: -known[name]["mean"])
-    told = ", ".join(f"{name} {_told(known[name])}" for name in order)
-    row = noise_row(analysis, where)
-    ceiling = "" if row is None else f" A predictor that knew the true forgetting would reach {_told(row, 'ceiling')}."
-    most = "" if row is None else f", of {PLAIN.number(row['ceiling'])} that noise leaves"
-    card = None
-    if ranked is not None and (label := _leading(ranked)) and (first := known.get(ranked.order[0])):
-        note = f"{_interval(first)}rank correlation with forgetting{most}; n = {first['n']}"
-        card = Card(label, PLAIN.number(first["mean"]), note)
+    told = ", ".join(f"{name} {PLAIN.estimate(ranked.rho[name])}" for name in ranked.order)
+    best = ranked.rho[ranked.order[0]]
+    if ranked.verdict == "too few":
+        yield (
+            f"Rank correlations with forgetting, of one step: {told}. One step says nothing about which measure predicts it.",
+            None,
+        )
+        return
+    known = not math.isnan(learned.ceiling.value)
+    ceiling = f" A predictor that knew the true forgetting would reach {PLAIN.estimate(learned.ceiling)}." if known else ""
+    most = f", of {PLAIN.number(learned.ceiling.value)} that noise leaves" if known else ""
+    label, note = _leading(ranked), f"{_interval(best)}rank correlation with forgetting{most}; n = {best.n}"
+    card = Card(label, PLAIN.number(best.value), note) if label else None
     yield f"How each ranks classes by forgetting: {told} (mean rank correlation).{ceiling}", card
-    given = [rows[name, "rho_p"] for name in order]
-    if not all(math.isnan(row["mean"]) for row in given):
+
+
+def _leading(ranked: Ranking) -> str:
+    """How a card calls what ranks classes best, as far as intervals bear it out; empty where nothing does."""
+    if ranked.verdict in ("too few", "none"):
+        return ""
+    first, *others = ranked.order
+    match ranked.verdict:
+        case "best":
+            return f"Best predictor: {first}"
+        case "alike":
+            return f"Predict alike: {first} and {others[0]}"
+        case _:
+            return f"Predicts it, if not clearly best: {first}"
+
+
+def _of_all_classes(
+    analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranking | None
+) -> Iterator[tuple[str, Card | None]]:
+    """What is estimated from every class of several steps."""
+    if ranked is not None and ranked.verdict != "too few":
+        yield from _joint(analysis, where, ranked.order)
+    yield from _forecasts(analysis, where)
+    if ranked is not None and ranked.verdict != "too few":
+        yield from _early(analysis, where, probes, ranked)
+    yield from _controlled(analysis, where)
+
+
+def _in_tables() -> Iterator[tuple[str, Card | None]]:
+    yield "What is estimated from all classes, such as partial correlations and the joint model, is in the tables only.", None
+
+
+def _joint(analysis: Analysis, where: dict[str, str], order: tuple[str, ...]) -> Iterator[tuple[str, Card | None]]:
+    rows = _rows(analysis.tables.get("spearman_individual_coefficients"), where)
+    given = [rows[name, "rho_p"] for name in order if (name, "rho_p") in rows]
+    if given and not all(math.isnan(row["mean"]) for row in given):
         told = ", ".join(f"{row['quantity']} {_told(row)}" for row in given)
         yield f"Given the other two: {told}.", None
     joint = _rows(analysis.tables.get("SW-LOO_protocol_MAE"), where)
@@ -198,20 +260,6 @@ def _predicting(analysis: Analysis, where: dict[str, str], ranked: Ranking | Non
     if weights:
         told = "; ".join(_weights([row for row in weights if row["quantity"] == name]) for name in THREE)
         yield f"Their standardised weights in it, partition by partition (t intervals): {told}.", None
-
-
-def _leading(ranked: Ranking) -> str:
-    """How a card calls what ranks classes best, as far as intervals bear it out; empty where nothing does."""
-    if ranked.verdict in ("too few", "none"):
-        return ""
-    first, *others = ranked.order
-    match ranked.verdict:
-        case "best":
-            return f"Best predictor: {first}"
-        case "alike":
-            return f"Predict alike: {first} and {others[0]}"
-        case _:
-            return f"Predicts it, if not clearly best: {first}"
 
 
 def _weights(rows: list[Row]) -> str:
@@ -248,36 +296,46 @@ def _forecasts(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str,
         )
 
 
-def _early(analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranking | None) -> Iterator[tuple[str, Card | None]]:
+def _early(analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranking) -> Iterator[tuple[str, Card | None]]:
     rows = _rows(analysis.more.get("earliness"), where)
     starts = {name: rows[name, "rho"] for name in THREE if (name, "rho") in rows and _ranks(ranked, name)}
-    if starts:
-        told = ", ".join(f"{name} {since(row['share'])}" for name, row in starts.items())
-        name, first = min(starts.items(), key=lambda item: -item[1]["final"])
-        note = f"{since(first['share'])}, within 0.02 of its final {PLAIN.number(first['final'])}"
+    settled = {name: row for name, row in starts.items() if row["probes"] <= probes - SETTLED}
+    if settled:
+        told = ", ".join(f"{name} {since(row['share'])}" for name, row in settled.items())
+        moving = [name for name in starts if name not in settled]
+        still = f"; {' and '.join(moving)} still {'change' if len(moving) > 1 else 'changes'} at the end" if moving else ""
+        name, first = min(settled.items(), key=lambda item: -item[1]["final"])
         yield (
-            f"From how early on, within 0.02 of their final strength: {told}.",
-            Card(f"{name} knows from", PLAIN.percent(first["share"]), note) if first["share"] < 1 else None,
+            f"From how early on, within 0.02 of their final strength: {told}{still}.",
+            Card(
+                f"{name} knows from",
+                PLAIN.percent(first["share"]),
+                f"{since(first['share'])}, within 0.02 of its final {PLAIN.number(first['final'])}",
+            ),
         )
+    elif starts:
+        yield f"None of them has settled before the end of training: {', '.join(starts)} still change there.", None
     flagged = _matching(analysis.more.get("early_warning"), where | {"group": GROUP, "predictor": MODEL})
     known = [row for row in flagged if not math.isnan(row["precision"])]
     if known:
         row = min(known, key=lambda row: abs(row["share"] - EARLY))
         when = moment(row["share"], probes)
+        better = row["precision_lo"] > CHANCE
         yield (
             f"{when[0].upper()}{when[1:]}, {_told(row, 'precision')} of the classes that would be flagged belong to the most "
-            "forgotten quarter of a step that the model has not seen; chance is 0.25.",
+            f"forgotten quarter of a step that the model has not seen; chance is {CHANCE}.",
             Card(
-                "Flagged early and right",
+                "Flagged early and right" if better else "Flagged early, not surely better than chance",
                 PLAIN.percent(row["precision"]),
-                f"{_interval(row, 'precision')}{moment(row['share'])}; n = {row['n']}",
+                f"{_interval(estimate_of(row, 'precision'))}{moment(row['share'])}; chance {PLAIN.percent(CHANCE)}; "
+                f"n = {row['n']}",
             ),
         )
 
 
-def _ranks(ranked: Ranking | None, name: str) -> bool:
+def _ranks(ranked: Ranking, name: str) -> bool:
     """Whether it ranks classes at the end at all: of anything else the end is noise, and nothing to be early about."""
-    return ranked is not None and name in ranked.rho and ranked.rho[name].n > 1 and ranked.rho[name].low > 0
+    return name in ranked.rho and ranked.rho[name].n > 1 and ranked.rho[name].low > 0
 
 
 def moment(share: float, probes: int | None = None) -> str:
@@ -294,8 +352,9 @@ def since(share: float) -> str:
     return "only at the end of training" if share == 1 else f"from {100 * share:.0f}\u202f% of training on"
 
 
-def _extremes(frame: pd.DataFrame | None, where: dict[str, str]) -> tuple[list[Row], list[Row]]:
-    rows = [row for row in _matching(frame, where) if row["n"]]
+def _extremes(frame: pd.DataFrame | None, where: dict[str, str], barely: frozenset[int]) -> tuple[list[Row], list[Row]]:
+    """Of the classes that were learned in every step, those that suffer most and least; none is among both."""
+    rows = [row for row in _matching(frame, where) if row["n"] and row["class_id"] not in barely]
     often = [row for row in rows if row["n"] > 1]  # once is no average, unless there is nothing else
     rows = often if len(often) > 1 else rows
     return rows[:SHOWN], rows[SHOWN:][-SHOWN:] or rows[-1:]
@@ -305,8 +364,8 @@ def _told(row: Row, of: str = "mean") -> str:
     return PLAIN.estimate(estimate_of(row, of))
 
 
-def _interval(row: Row, of: str = "mean") -> str:
-    interval = PLAIN.interval(row[f"{of}_lo"], row[f"{of}_hi"])
+def _interval(estimate: Estimate) -> str:
+    interval = PLAIN.interval(estimate.low, estimate.high)
     return f"95\u202f%: {interval}; " if interval else ""
 
 

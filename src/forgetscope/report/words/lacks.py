@@ -43,8 +43,8 @@ def _in_step(lack: Lack, more: str) -> str:
                 f"do, {FEWEST} per partition."
             )
         case "joint model":
-            fewer = counted(lack.places, "partition", "has/have", lack.among)
-            return f"the joint model needs {FEWEST} steps in a partition; {fewer} fewer, {more} would do."
+            fewer = f"{counted(lack.places, 'partition', 'has/have', lack.among)} fewer, " if lack.among > 1 else ""
+            return f"the joint model needs {FEWEST} steps in a partition; {fewer}{more} would do."
         case "both factors":
             return (
                 "the effects of retention and increment together need two levels of each and two steps in every partition, "

@@ -98,8 +98,7 @@ def _lead(learned: LearnedClasses, picture: Example | None) -> str:
     most, least, where = shown[0], shown[-1], f"in the step shown, of {counted(picture.new_classes, 'new class')}"
     apart = f"{PLAIN.number(100 * picture.range, 0)} points apart"
     noise = f"where noise of the test images alone would show {PLAIN.number(100 * picture.floor, 0)}"
-    uneven = learned.variance.low > 0 if learned.variance.n > 1 else picture.range > picture.floor
-    if not uneven:
+    if not learned.uneven:
         return (
             f"{said}, and evenly as far as can be told: {where}, the most and the least forgotten class, {most.name} and "
             f"{least.name}, are {apart}, {noise}."

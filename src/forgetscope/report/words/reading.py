@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from forgetscope.analysis.questions.advice import lacking
+from forgetscope.analysis.questions.learned_classes import learned_classes
 from forgetscope.analysis.rows import estimate_of, matching, records
-from forgetscope.report.words.headlines import headlines, moment
+from forgetscope.report.words.headlines import Headline, headlines, moment
 from forgetscope.report.words.lacks import lack_sentence
 from forgetscope.report.words.notation import PLAIN
 
@@ -25,6 +26,8 @@ LEFT_OUT = {
     "unmeasured": ("class not measured", "classes not measured"),
     "recorded_again": ("further recording of a training that counts", "further recordings of trainings that count"),
 }
+MADE_UP = "Numbers of this store are made up (simulated), so nothing here speaks for or against the paper's claims."
+UNLEARNED = "The paper's claims are not judged: where so many classes were barely learned, nothing is concluded."
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,15 @@ class Passage:
 
 
 def passages(analysis: Analysis) -> list[Passage]:
-    """What predicts, how well, from how early on, how sure; then the paper's claims, and what is missing."""
-    found = [Passage(one.title, (tuple(one.sentences),) if one.sentences else ()) for one in headlines(analysis)]
+    """What was forgotten, what predicts it and how sure that is; then the paper's claims, and what is missing."""
+    found = [Passage(one.title, _told_first(one)) for one in headlines(analysis)]
     return [*found, *map(Passage, left_out_sentences(analysis)), *_claims(analysis), *_missing(analysis)]
+
+
+def _told_first(headline: Headline) -> tuple[tuple[str, ...], ...]:
+    """How many classes were barely learned comes before all else, then what a newcomer understands, then all findings."""
+    opened = tuple(filter(None, (headline.caution, headline.lead, headline.predicted)))
+    return tuple(part for part in (opened, tuple(headline.sentences)) if part)
 
 
 def reading_lines(analysis: Analysis) -> list[str]:
@@ -77,9 +86,27 @@ def left_out_sentences(analysis: Analysis) -> list[str]:
     return said
 
 
+def claim_sentences(analysis: Analysis) -> list[str]:
+    """Every claim with its verdict; or why none is shown."""
+    reason = unjudged(analysis)
+    return [reason] if reason else [str(sentence) for sentence in analysis.more["claims"]["sentence"]]
+
+
+def unjudged(analysis: Analysis) -> str:
+    """Why no verdict on the paper's claims is shown, if none is."""
+    if analysis.collection.simulated:
+        return MADE_UP
+    samples = analysis.collection.samples
+    known = all(learned_classes(sample, step).conclusive for sample in samples for step in sample.numbers)
+    return "" if known else UNLEARNED
+
+
 def _claims(analysis: Analysis) -> Iterator[Passage]:
     frame = analysis.more.get("claims")
     if frame is None or frame.empty:
+        return
+    if reason := unjudged(analysis):
+        yield Passage(reason)
         return
     counts = frame["verdict"].value_counts()
     told = ", ".join(f"{int(counts.get(word, 0))} {word}" for word in ("confirmed", "contested", "undecided"))
