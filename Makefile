@@ -52,7 +52,7 @@ ifdef CIFAR
 endif
 	for script in $(or $(ONLY),$(BENCHMARKS)); do echo "== $$script"; $(BIN)/python benchmarks/$$script.py || exit 1; done
 
-# The pictures in README and docs, from a small glyphs benchmark that is trained first: 16 steps, a quarter of an hour on two cores.
+# The pictures in README and docs: of the replication that comes with the package, and of the demo, which is trained: one to three minutes.
 screenshots: $(VENV)/.dev
 	$(BIN)/python benchmarks/screenshots.py .cache/screenshots
 

@@ -29,6 +29,11 @@ def blocks(language: str) -> list[str]:
     return [text for kind, text in BLOCKS if kind == language]
 
 
+def example_with(text: str) -> str:
+    (found,) = (code for code in blocks("python") if text in code)
+    return found
+
+
 def test_the_readme_has_the_examples_that_these_tests_know() -> None:
     assert {kind for kind, _ in BLOCKS} == {"toml", "sh", "python", "text"}
     assert [len(blocks(kind)) for kind in ("toml", "sh", "python", "text")] == [1, 7, 2, 1]
@@ -74,7 +79,9 @@ def test_the_commands_run(tmp_path: Path) -> None:
 
 def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code = blocks("python")[0].replace("steps=2, epochs=2", f"**{ ({**TINY, 'sequence': TINY['sequence'][:2], 'epochs': 1})!r}")
+    code = example_with("fs.RunSpec(").replace(
+        "steps=2, epochs=2", f"**{ ({**TINY, 'sequence': TINY['sequence'][:2], 'epochs': 1})!r}"
+    )
     assert code.count("sequence") == 2
     code = code.replace('["uniform", "herding"], pairs=2', '["uniform", "herding"], pairs=1')
     names: dict[str, object] = {}
@@ -125,7 +132,7 @@ def test_the_monitor_example_runs_in_a_plain_loop_and_prints_what_is_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names = own_data()
-    code = blocks("python")[1]
+    code = example_with("fs.Monitor(")
     assert len(code.strip().splitlines()) <= 10
     exec(code, names)
     number = r"-?\d[\d.e-]*"
@@ -164,3 +171,25 @@ def test_the_examples_of_the_monitor_run(
     for code in own:
         exec(code, {**own_data(), "torch": torch})
         assert "forgetscope:" not in capsys.readouterr().err  # nothing was warned of
+
+
+def test_the_first_screen_says_what_it_is_shows_it_and_gives_two_commands() -> None:
+    """In this order: a title, three lines for somebody who has never heard of rehearsal, a diagram, two commands; then ten
+    lines for an engineer, before the researcher's."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    title, lines, diagram, heading, commands, *_ = text.split("\n\n")
+    assert title == "# forgetscope"
+    assert len(lines.splitlines()) == 3
+    assert diagram.endswith("(docs/images/how-it-works.svg)")
+    assert heading == "## Two commands"
+    assert [line.split("#")[0].strip() for line in commands.splitlines()] == ["make demo", "make test"]
+    assert 0 < text.index("fs.Monitor(") < text.index("fs.RunSpec(")
+
+
+def test_every_picture_is_there_and_the_diagram_has_colours_for_the_dark() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for picture in re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
+    diagram = (ROOT / "docs" / "images" / "how-it-works.svg").read_text(encoding="utf-8")
+    for word in ("prefers-color-scheme: dark", "Step 1", "Memory", "Probe", ">SIC<", ">CIC<", ">NIC<"):
+        assert word in diagram

@@ -20,7 +20,7 @@ def test_figures_are_written_where_the_help_says(tiny_store: Path, tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     result = invoke("report", copy, "--format", "png", "--width", "3.5")
     assert result.exit_code == 0, result.output
-    assert result.stdout.rstrip().endswith(str(tmp_path / "report-png"))
+    assert f"For a paper: {tmp_path / 'report-png'}\nNext: " in result.stdout
     assert list((tmp_path / "report-png").glob("*.png"))
 
 

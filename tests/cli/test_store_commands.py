@@ -75,9 +75,7 @@ def test_verify_is_quiet_about_a_whole_store_and_names_what_is_damaged(store: St
     assert result.exit_code == 1
     for path in harmed:
         assert f"{path}: {path.stat().st_size} bytes that do not match the checksum" in result.stdout.splitlines()
-    assert (
-        f"Nothing was changed. To move what is damaged out of the way: forgetscope store verify {store.path}" in result.stdout
-    )
+    assert f"To move it out of the way:\nNext: forgetscope store verify {store.path} --quarantine" in result.stdout
     as_json = invoke("verify", store.path, "--json")
     assert as_json.exit_code == 1
     assert {found["path"] for found in json.loads(as_json.stdout)["damage"]} == {str(path) for path in harmed}
@@ -109,12 +107,12 @@ def test_gc_lists_first_and_frees_on_request(store: Store, chain: list[str]) -> 
     dry = output("gc", store.path)
     assert re.search(r"Can be freed: \d+ kB", dry)
     assert f"steps/{chain[2]}/{STATE}" in dry
-    assert f"To free this: forgetscope store gc {store.path} --yes" in dry.replace("\n", "")
+    assert f"To free this:Next: forgetscope store gc {store.path} --yes" in dry.replace("\n", "")
     assert state.exists()
     assert json.loads(output("gc", store.path, "--json"))["freed"] is False
     assert re.search(r"Freed: \d+ kB", output("gc", store.path, "--yes"))
     assert not state.exists()
-    assert output("gc", store.path, "--yes").strip() == "There is nothing to free."
+    assert output("gc", store.path, "--yes").startswith("There is nothing to free.\nNext: ")
     assert "gc " + str(store.path) + " --all --yes" in output("gc", store.path, "--all").replace("\n", "")
     freed = json.loads(output("gc", store.path, "--all", "--yes", "--json"))
     assert {item["step"] for item in freed["items"]} == set(chain[:2])

@@ -57,7 +57,7 @@ Values = NDArray[np.float64]
 Names = dict[tuple[str, str | None], str]  # by name and digest of own code or data
 USUAL = ("protocol", PROTOCOL)  # said of other steps only
 AVERAGED = {
-    **{"accuracy_when_learned": "accuracy when learned", "mean_forgetting": "mean FG"},
+    **{"accuracy_when_learned": "accuracy when learned", "accuracy_of_past": "  now", "mean_forgetting": "mean FG"},
     **{"forgetting_range": "FG-R", "range_floor": "  by noise", "forgetting_half_gap": "FG-HG", "half_gap_floor": "  by noise"},
 }
 OF_LEARNED = (
@@ -392,6 +392,7 @@ class Overview:
     experiments: int
     diverged: int  # further experiments whose training diverged at this step; they are in no mean
     accuracy_when_learned: Estimate  # of the past classes, mean per experiment
+    accuracy_of_past: Estimate  # likewise, now
     mean_forgetting: Estimate
     forgetting_range: Estimate
     range_floor: Estimate
@@ -403,6 +404,7 @@ class Overview:
     ceiling: Estimate  # of these
     forecast: dict[str, Estimate]  # of those that have one, as named in `FORESEEN`; empty where none has
     perfect: int  # of all these correlations, how many are 1 or -1, which in a mean count as a little less (`fisher_z`)
+    barely_learned: int  # past classes that were barely learned, over all these experiments
 
 
 def overview(found: Sequence[Experiment]) -> list[Overview]:
@@ -461,6 +463,7 @@ def averaged(summaries: Sequence[StepSummary], setting: tuple[str, ...], diverge
         **beyond_noise(summaries),
         correlations={name: correlation_estimate([s.correlations[name] for s in summaries], ranked) for name in MEASURES},
         forecast=_foreseen([s for s in summaries if s.forecast]),
+        barely_learned=sum(s.barely_learned for s in summaries),
         perfect=sum(abs(rho) > PERFECT for s in summaries for rho in (*s.correlations.values(), s.forecast.get("rho", 0.0))),
     )
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ import typer
 import forgetscope as fs
 from forgetscope.characters import counted
 from forgetscope.cli import bench, comparisons, data, observed as monitored, options as option, store as housekeeping
-from forgetscope.cli.console import Commands, Unreadable, echo, patiently, print_json, print_view
+from forgetscope.cli.console import Commands, Unreadable, echo, onward, patiently, print_json, print_view
 from forgetscope.cli.ground_truth import lemma, simulate
 from forgetscope.cli.plans import training
 from forgetscope.cli.results import FormatOption, WidthOption, analyse, approximations, write_for_paper
@@ -73,7 +72,7 @@ def demo(
         experiment = fs.run(spec, store, on=fs.Here(device=device, threads=threads))
     _print_experiment(experiment)
     page = fs.write_report(experiment, store / "report.html")
-    echo(f"\nThe page: {page.resolve()}\nLook again: forgetscope show {shlex.quote(str(store))}")
+    onward(("show", store), ("explain", "SIC"), found=f"\nThe page, to be opened in a browser: {page.resolve()}")
 
 
 @app.command(epilog="Example: forgetscope replication && forgetscope report replication")
@@ -84,8 +83,7 @@ def replication(
     with patiently() as progress:
         result = fs.unpack_replication(store, progress)
     housekeeping.tell_imported(result, "The replication in this package", store)
-    place = shlex.quote(str(store))
-    echo(f"Look at it: forgetscope show {place}, forgetscope analyse {place}, forgetscope report {place}")
+    onward(("report", store), ("show", store), ("analyse", store))
 
 
 @app.command(epilog="Example: forgetscope run my.toml --store results --set seed=1")
@@ -110,7 +108,7 @@ def run(
         print_json(experiment_document(experiment))
         return
     _print_experiment(experiment)
-    echo(f"\nA page: forgetscope report {shlex.quote(str(store))} --experiment {experiment.id[:8]} -o report.html")
+    onward(("report", store, "--experiment", experiment.id[:8], "-o", "report.html"), ("explain", "SIC"), found="")
 
 
 @app.command(epilog="Example: forgetscope show results --id 3f2a --step 2")
@@ -158,11 +156,22 @@ def show(
         print_json({**whole, "experiment": document.experiment_document(chosen)})
         return
     parts = [terminal.store_view(found, len(everything) - len(found), repeated)] if found else []
-    parts.append(terminal.experiment_view(chosen, step))
     parts += [terminal.overview_view(means)] if means else []
     parts += [terminal.comparison_view(policies)] if policies else []
     parts += [monitors_view(seen)] if seen else []
-    print_view(apart(*parts))
+    print_view(apart(*parts, terminal.experiment_view(chosen, step)))  # last: the terminal ends with what was found
+    _end_of_show(store, chosen, found)
+
+
+def _end_of_show(store: Path, chosen: fs.Experiment, found: Sequence[fs.Experiment]) -> None:
+    """Which experiment it was, and how to see another one. found: all, where none was asked for."""
+    others = [experiment.id[:8] for experiment in found if experiment.id != chosen.id]
+    which = f", the latest of {len(found)}" if others else ""
+    another: tuple[str | Path, ...] = (
+        ("show", store, "--id", others[-1]) if others else ("report", store, "--id", chosen.id[:8])
+    )
+    said = f"\nThe classes above are of experiment {chosen.id[:8]}{which}, in {store}."
+    onward(("report", store), *another, ("explain", "SIC"), found=said)
 
 
 @app.command(epilog="Example: forgetscope report results -o report.html")
@@ -201,11 +210,14 @@ def report(
     with patiently() as progress:
         shown = _reported(store, experiment, observed, progress)
         page = fs.write_report(shown, path, progress=progress)
-    echo(f"The page: {page.resolve()}")
+    echo(f"The page, to be opened in a browser: {page.resolve()}")
     if not isinstance(shown, fs.Observed):
         monitored.mention_observed(store)
-    elif observed is None:
+        onward(("analyse", store), ("show", store))
+        return
+    if observed is None:
         monitored.mention_others(shown)
+    onward(("show", store, "--observed", shown.name))
 
 
 def _reported(
@@ -228,6 +240,7 @@ def config(
 ) -> None:
     """Print every option with its value and meaning, as a file to start from."""
     typer.echo(option.run_spec(file, settings).to_toml(comments=True), nl=False)
+    typer.echo("\n# Next: forgetscope config > my.toml && forgetscope run my.toml --store results")
 
 
 app.command(epilog="Example: forgetscope explain FG-R")(explain)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shlex
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ import typer
 import forgetscope as fs
 from forgetscope.characters import counted
 from forgetscope.cli import options as option
-from forgetscope.cli.console import Unreadable, command_group, echo, note, print_either
+from forgetscope.cli.console import Unreadable, command_group, echo, note, onward, print_either, print_view
 from forgetscope.cli.plans import PlaceOptions, PlanOptions, RunOptions, allow, name_failures, with_plan_options, work_off
 from forgetscope.errors import DataError, SpecError
 
@@ -31,12 +30,17 @@ app = command_group("Run whole benchmarks: sample, plan, run, watch.")
 def preset(name: Annotated[str | None, typer.Argument(help="The preset to print. Default: list them.")] = None) -> None:
     """List the presets, or print one as a file to start from."""
     from forgetscope.benchmark.space import preset_text, presets
+    from forgetscope.report.terminal.columns import make_table
 
     if name is not None:
         typer.echo(preset_text(name), nl=False)
+        typer.echo(f"\n# Next: forgetscope bench preset {name} > my.toml && forgetscope bench plan my.toml --store results")
         return
+    table = make_table(("preset", "what it is"), ())
     for known in presets():
-        echo(f"{known:16} {preset_text(known).splitlines()[0].removeprefix('# ')}")
+        table.add_row(known, preset_text(known).splitlines()[0].removeprefix("# "))
+    print_view(table, legend=False)
+    onward(("bench", "plan", "glyphs", "--store", "results"), ("bench", "preset", "glyphs"))
 
 
 @app.command(epilog="Example: forgetscope bench sample cifar100 --json > sample.json")
@@ -49,6 +53,8 @@ def sample(benchmark: option.Benchmark, settings: option.Set = None, as_json: op
     spec = space.BenchmarkSpec.load(benchmark, option.overrides(settings))
     drawn = space.sample(spec, data_facts(spec.template.dataset, spec.template.image_size).classes)
     print_either(partial(sample_document, drawn), partial(sample_view, drawn), as_json)
+    if not as_json:
+        onward(("bench", "plan", benchmark), found=f"\n{counted(len(drawn), 'experiment')}, the same ones each time.")
 
 
 @app.command(epilog="Example: forgetscope bench plan cifar100-small --store results")
@@ -82,9 +88,9 @@ def plan(benchmark: option.Benchmark, options: PlanOptions = PlanOptions(), as_j
             missing = own if ahead.todo else "everything is done."
     facts = (planned, done, expected, missing, len(left_behind(spec, planned, opened)), len(planned.uncalibrated(opened)))
     print_either(partial(plan_document, *facts), partial(plan_view, *facts), as_json)
-    chosen = "".join(f" --set {shlex.quote(setting)}" for setting in options.settings or [])
+    chosen = [word for setting in options.settings or [] for word in ("--set", setting)]
     if not as_json:
-        echo(f"Run it: forgetscope bench run {shlex.quote(benchmark)} --store {shlex.quote(str(options.store))}{chosen}")
+        onward(("bench", "run", benchmark, "--store", options.store, *chosen))
 
 
 @app.command(epilog="Example: forgetscope bench run glyphs --store results --jobs 2")
@@ -182,3 +188,5 @@ def _tell_status(plan: Plan, store: fs.Store, *, as_json: bool) -> None:
 
     found = status_of(plan, store)
     print_either(partial(asdict, found), partial(status_view, found), as_json)
+    if not as_json:
+        onward(("report", store.path) if found.done else ("bench", "status", plan.id, "--store", store.path))

@@ -11,7 +11,7 @@ import typer
 
 import forgetscope as fs
 from forgetscope.cli import options as option
-from forgetscope.cli.console import Unreadable, echo, print_either, print_json, print_view
+from forgetscope.cli.console import Unreadable, echo, onward, print_either, print_json, print_view
 from forgetscope.cli.plans import RunOptions, name_failures, with_plan_options, work_off
 from forgetscope.errors import ForgetscopeError, SpecError
 
@@ -140,8 +140,10 @@ def methods(store: option.StoreArgument = option.DEFAULT_STORE, as_json: option.
         print_json(study_document(boards=boards))
     elif boards:
         print_view(leaderboard_view(boards))
+        onward(("report", store), ("explain", "matched"), found="")
     else:
         echo(nothing_to_rank(len(opened.experiments(left_out))))
+        onward(("show", store), ("compare", "--help"))
 
 
 def _tell_arms(wanted: fs.Comparison, options: RunOptions, as_json: bool, power: bool) -> None:
@@ -159,6 +161,8 @@ def _tell_arms(wanted: fs.Comparison, options: RunOptions, as_json: bool, power:
         if not needed:
             raise ForgetscopeError(f"{store.path} has no two pairs of these arms that differ. Run some first, without --power.")
         print_either(lambda: study_document(plan=plan.id, power=needed), lambda: power_view(needed), as_json)
+        if not as_json:
+            onward(("methods", store.path), found="\nRun more pairs: the same command with --pairs, and without --power.")
         return
     plan, outcome = work_off(wanted, store, options.place(), estimating=options.estimate)
     chains, planned = chains_by_arm(plan), first_pairs(store, plan)
@@ -173,6 +177,8 @@ def _tell_arms(wanted: fs.Comparison, options: RunOptions, as_json: bool, power:
     elif rows:
         print_view(arms_view(rows, first))
     _end(wanted, plan, store, outcome, bool(rows))
+    if not as_json:
+        onward(("methods", store.path), ("report", store.path), ("explain", "matched"))
 
 
 def _tell(wanted: Contrast, options: RunOptions, key: str | None, view: Callable[[Any], RenderableType]) -> None:
@@ -188,6 +194,8 @@ def _tell(wanted: Contrast, options: RunOptions, key: str | None, view: Callable
     elif rows:
         print_view(view(rows))
     _end(wanted, plan, store, outcome, bool(rows))
+    if key is None:
+        onward(("report", store.path), ("methods", store.path))
 
 
 def _end(wanted: Contrast, plan: Plan, store: fs.Store, outcome: Outcome, shown: bool) -> None:

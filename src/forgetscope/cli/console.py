@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -85,13 +87,14 @@ def width_of(stream: TextIO) -> int | None:
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
-def onward(*commands: str, found: str = "") -> None:
-    """How a command ends: what was found, and what comes next. Each command has a line of its own, to be copied."""
+def onward(*commands: Sequence[str | Path] | str, found: str = "", err: bool = False) -> None:
+    """How a command ends: what was found, and what comes next. Each command has a line of its own, to be copied into a shell,
+    whatever its files are called; one that is given as a text is written as it is. err: where what is found is data."""
     if found:
-        echo(found)
-    first, *others = commands
+        echo(found, err=err)
+    first, *others = (one if isinstance(one, str) else shlex.join(["forgetscope", *map(str, one)]) for one in commands)
     lines = [f"Next: {first}", *(f"      {command}" for command in others)]
-    print("\n".join(map(visible, lines)), flush=True)
+    print("\n".join(map(visible, lines)), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def _wrapped(lines: list[str], width: int) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 
 import forgetscope as fs
 from forgetscope.cli import options as option
-from forgetscope.cli.console import command_group, echo, note, print_json, print_view
+from forgetscope.cli.console import command_group, echo, note, onward, print_json, print_view
 from forgetscope.errors import DataError
 from forgetscope.threads import available_cores
 
@@ -46,6 +46,8 @@ def list_sets(as_json: option.JsonOfOne = False) -> None:
         echo(text)
     for path, size, remark in leftovers():
         echo(f"{path} ({size / 1e6:,.1f} MB): {remark}")
+    fetch = [("data", "get", name) for name in known][:1]
+    onward(*fetch, ("data", "check", here[0][0].name) if here else ("data", "add", "birds", "~/birds", "--size", "64"))
 
 
 @app.command(epilog="Example: forgetscope data get cifar100 --from ~/Downloads/cifar-100-python.tar.gz")
@@ -64,7 +66,7 @@ def get(
 
     with counting() as progress:
         data = fs.get_data(name, origin, workers=workers or available_cores(), progress=progress, note=note)
-    echo(f'{data!r} is ready: dataset = "{name}"')
+    _end_of_adding(data, name)
 
 
 @app.command(epilog="Example: forgetscope data add birds ~/birds --size 64 --test-share 0.2")
@@ -99,7 +101,7 @@ def add(
             progress=progress,
             note=note,
         )
-    echo(f'{data!r} is ready: dataset = "{name}"')
+    _end_of_adding(data, name)
 
 
 @app.command(epilog="Example: forgetscope data check cifar100 -o sheet.png")
@@ -134,7 +136,7 @@ def check(
     if as_json:
         print_json(facts | {"contact_sheet": str(sheet.resolve())})
     else:
-        echo(f"Contact sheet: {sheet.resolve()}")
+        onward(("run", "my.toml", "--set", f"dataset={name}"), found=f"Contact sheet: {sheet.resolve()}")
 
 
 @app.command(epilog="Example: forgetscope data remove birds")
@@ -143,7 +145,12 @@ def remove(name: NameArgument) -> None:
     from forgetscope.data.library import remove_data
 
     remove_data(name)
-    echo(f"Removed {name}.")
+    onward(("data", "list"), found=f"Removed {name}.")
+
+
+def _end_of_adding(data: fs.DataSet, name: str) -> None:
+    commands = ("data", "check", name), ("config", "--set", f"dataset={name}")
+    onward(*commands, found=f'{data!r} is ready: dataset = "{name}"')
 
 
 def _facts(data: fs.DataSet) -> dict[str, Any]:

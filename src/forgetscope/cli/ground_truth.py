@@ -9,7 +9,7 @@ import typer
 
 import forgetscope as fs
 from forgetscope.cli import options as option
-from forgetscope.cli.console import echo, note, patiently, print_either, print_json, print_view
+from forgetscope.cli.console import note, onward, patiently, print_either, print_json, print_view
 from forgetscope.errors import ForgetscopeError
 
 DEFAULT_OUT = Path("forgetscope-lemma")
@@ -48,7 +48,7 @@ def lemma(
         print_json(lemma_document(frame, summary, {**asdict(check), "run": check.run.model_dump(mode="json")}))
         return
     print_view(lemma_view(frame, summary))
-    echo(f"\nTable and figure: {folder.resolve()}")
+    onward(("lemma", "--hidden", "0", "-o", f"{folder}-linear"), found=f"\nTable and figure: {folder.resolve()}")
 
 
 def simulate(
@@ -79,3 +79,5 @@ def simulate(
         result = fs.simulate(spec, store, seed, chosen, reruns=reruns, progress=progress)
     view = partial(simulation_view, result, str(store), seed, chosen)
     print_either(partial(simulation_document, result, seed, chosen), view, as_json)
+    if not as_json:
+        onward(("analyse", store), ("report", store), found="\nNothing was trained: numbers follow the truth above.")

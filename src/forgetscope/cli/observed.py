@@ -10,7 +10,7 @@ import typer
 import forgetscope as fs
 from forgetscope.characters import counted
 from forgetscope.cli import options as option
-from forgetscope.cli.console import Unreadable, echo, print_json, print_view
+from forgetscope.cli.console import Unreadable, echo, onward, print_json, print_view
 from forgetscope.errors import SpecError
 
 NAMED = 10  # monitors
@@ -70,6 +70,7 @@ def show_observed(store: Path, name: str, step: int | None, as_json: bool) -> No
         print_json(observed_document(observed))
     else:
         print_view(observed_view(observed, step))
+        onward(("report", store, "--observed", name), ("explain", "SIC"), found=f"\nShown: the monitor {name}, in {store}.")
 
 
 def refuse_step(observed: fs.Observed, step: int | None) -> None:
@@ -98,6 +99,8 @@ def show_monitors_alone(store: fs.Store, found: Sequence[fs.Observed], step: int
         print_json({**store_document([], [], [], found), "experiment": None, "latest": observed_document(latest)})
         return
     print_view(apart(monitors_view(found), experiment_view(latest, step)))
+    said = f"\nThe classes above are of the monitor {latest.name}, the latest of {len(found)}, in {store.path}."
+    onward(("report", store.path), ("show", store.path, "--observed", found[0].name), ("explain", "SIC"), found=said)
 
 
 def analyse_observed(store: Path, out: Path | None, table: str | None, as_json: bool) -> None:
@@ -122,5 +125,5 @@ def analyse_observed(store: Path, out: Path | None, table: str | None, as_json: 
         return
     shown = observed_analysis_view(found) if label is None else answer_view(pa.Table.from_pandas(found.tables[label]))
     print_view(shown)
-    if out is not None:
-        echo(f"\nThe files: {out.resolve()}")
+    files = "" if out is None else f"\nThe files: {out.resolve()}"
+    onward(("report", store, "--observed", found.monitors[0].name), found=files)

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 import forgetscope as fs
+from forgetscope.characters import counted
 from forgetscope.cli import options as option
-from forgetscope.cli.console import Unreadable, echo, patiently, print_either, print_json, print_view
+from forgetscope.cli.console import Unreadable, echo, onward, patiently, print_either, print_json, print_view
 from forgetscope.cli.observed import FlagOption, analyse_observed, mention_observed, only_observed
 from forgetscope.errors import SpecError
 
@@ -71,13 +72,11 @@ def analyse(
     from forgetscope.report.words.reading import unjudged
 
     coded, controlled = option.one_of("--coding", coding, CODINGS), option.one_of("--controls", controls, CONTROLS)
-    folder = out or (DEFAULT_OUT if table is None else None)
-    if folder is not None:
+    if (folder := out or (DEFAULT_OUT if table is None else None)) is not None:
         refuse_foreign_folder(folder, "--out")  # before what may take minutes
     if observed or only_observed(store):
         _refuse_of_planned(coding, controls, resamples, joint_over_time)
-        analyse_observed(store, folder, table, as_json)
-        return
+        return analyse_observed(store, folder, table, as_json)
     with patiently() as progress:
         found = fs.analyse(
             store,
@@ -100,8 +99,12 @@ def analyse(
     else:
         echo(found.reading)
         mention_observed(store)
-    if folder is not None:
-        echo(f"\nThe files: {folder.resolve()}")
+    _onward_from(store, folder, table)
+
+
+def _onward_from(store: Path, folder: Path | None, table: str | None) -> None:
+    files = "" if folder is None else f"\nThe files: {folder.resolve()}"
+    onward(("report", store), *[("analyse", store, "--table", "noise")][: table is None], found=files)
 
 
 def _refuse_of_planned(coding: str, controls: str, resamples: int, joint_over_time: bool) -> None:
@@ -128,6 +131,9 @@ def approximations(store: option.StoreArgument = option.DEFAULT_STORE, as_json: 
     found = compute(fs.Store.existing(store), left_out)
     left_out.tell(True)
     print_either(lambda: study_document(settings=found), lambda: approximations_view(found), as_json)
+    if not as_json:
+        steps = counted(sum(group.steps for group in found), "step")
+        onward(("analyse", store), found=f"\n{counted(len(found), 'setting')}, {steps} that measured more than the paper does.")
 
 
 def write_for_paper(store: Path, output: Path | None, format: str, width: float | None, id: str | None) -> None:
@@ -150,5 +156,5 @@ def write_for_paper(store: Path, output: Path | None, format: str, width: float 
     with patiently() as progress:
         found = fs.analyse(store, progress=progress)
         fs.write_paper(found, path, chosen, width=width or WIDTH, progress=progress)
-    compile = f"\nCompile it: cd {path} && pdflatex report.tex" if chosen == "latex" else ""
-    echo(f"For a paper: {path.resolve()}{compile}")
+    compile = [f"cd {shlex.quote(str(path))} && pdflatex report.tex"] if chosen == "latex" else []
+    onward(*compile, ("report", store), found=f"For a paper: {path.resolve()}")

@@ -14,7 +14,7 @@ import typer
 import forgetscope as fs
 from forgetscope.characters import counted, visible
 from forgetscope.cli import options as option
-from forgetscope.cli.console import Unreadable, command_group, echo, patiently, print_either, print_json, print_view
+from forgetscope.cli.console import Unreadable, command_group, echo, onward, patiently, print_either, print_json, print_view
 from forgetscope.cli.observed import only_observed
 from forgetscope.errors import SpecError
 
@@ -40,6 +40,8 @@ def list_contents(store: StoreArgument = option.DEFAULT_STORE, as_json: option.J
     held = take_inventory(fs.Store.existing(store), left_out)
     left_out.tell(held.steps + held.observed > 0)
     print_either(lambda: {"store": str(store), **asdict(held)}, lambda: inventory_view(held, str(store)), as_json)
+    if not as_json:
+        onward(("store", "verify", store), ("show", store))
 
 
 @app.command(epilog="Example: forgetscope store verify results")
@@ -77,7 +79,9 @@ def verify(
                 "or the step that a calibration lacks; upgrade forgetscope for a newer record; wait for what is running."
             )
         elif left:
-            echo(f"Nothing was changed. To move what is damaged out of the way: {_command('verify', store)} --quarantine")
+            onward(("store", "verify", store, "--quarantine"), found="Nothing was changed. To move it out of the way:")
+        else:
+            onward(("show", store))
     if left:
         raise typer.Exit(1)
 
@@ -109,8 +113,10 @@ def gc(
     if lonely := without_step(opened):
         echo(f"Calibrations of steps that are not in {store} stay: {counted(len(lonely), 'folder')}, which `verify` names.")
     if found and not yes:
-        command = f"{_command('gc', store)}{' --all' if every_state else ''} --yes"
-        echo(f"Nothing was changed. Results stay; a run that needs a freed state recomputes it. To free this: {command}")
+        said = "Nothing was changed. Results stay; a run that needs a freed state recomputes it. To free this:"
+        onward(("store", "gc", store, *["--all"][:every_state], "--yes"), found=said)
+    else:
+        onward(("store", "list", store))
 
 
 @app.command("export", epilog="Example: forgetscope store export results -o results.tar --id 3f2a")
@@ -164,10 +170,8 @@ def export_to(
         )
     also = f" with {counted(len(beside), 'calibration')}" if beside else ""
     also += f" and {counted(len(seen), 'observed step')}" if seen else ""
-    echo(
-        f"Exported {counted(len(steps), 'step')}{also} to {output.resolve()}, {size_text(size)}. "
-        f"Elsewhere: {_command('import', output.name)}"
-    )
+    said = f"Exported {counted(len(steps), 'step')}{also} to {output.resolve()}, {size_text(size)}. Elsewhere:"
+    onward(("store", "import", output.name), found=said)
 
 
 @app.command("import", epilog="Example: forgetscope store import results.tar elsewhere")
@@ -185,6 +189,7 @@ def import_from(
         print_json(asdict(result))
     else:
         tell_imported(result, str(file), store)
+        onward(("show", store), ("report", store))
     if result.damaged or result.taken:
         raise typer.Exit(1)
 
@@ -220,6 +225,9 @@ def sql(
     answer = ask(fs.Store.existing(store), query, left_out)
     left_out.tell(True)
     print_either(lambda: rows(answer), lambda: answer_view(answer), as_json)
+    if not as_json:
+        more = ("store", "sql", query, store, "--json")
+        onward(more, found=f"\n{counted(answer.num_rows, 'row')}. For a program:", err=True)
 
 
 def _is_folder(text: str) -> bool:

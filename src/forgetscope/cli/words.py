@@ -29,7 +29,7 @@ def explain(
             print_json([asdict(one) for one in everything])
             return
         print_view(words_view(everything), legend=False)
-        onward("forgetscope explain SIC", found=f"\n{len(everything)} words. Other names for them are understood, in any case.")
+        onward(("explain", "SIC"), found=f"\n{len(everything)} words. Other names for them are understood, in any case.")
         return
     asked = " ".join(word)
     found = defined(asked)
@@ -39,7 +39,7 @@ def explain(
         print_json(asdict(found))
     else:
         print_view(definition_view(found))
-        onward("forgetscope explain", found="\nAll words:")
+        onward(("explain",), found="\nAll words, each in a sentence:")
 
 
 def _alike(asked: str) -> str:

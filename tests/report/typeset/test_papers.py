@@ -17,7 +17,9 @@ from forgetscope.errors import SpecError, StoreError, WriteError
 from forgetscope.outputs import LISTING
 from forgetscope.report.typeset.figures import Drawing, drawings
 from forgetscope.report.typeset.papers import FORMATS, write_paper
+from forgetscope.report.words.definitions import boxed
 from forgetscope.report.words.headlines import headlines
+from forgetscope.report.words.notation import LATEX
 
 pytestmark = pytest.mark.slow  # a small suite of its own: whole documents are made and read
 COMPILER, READER = shutil.which("pdflatex"), shutil.which("pdftotext")
@@ -50,6 +52,10 @@ def test_a_pdf_has_headline_figures_tables_and_page_numbers(pdf: Path, small: An
     assert "glyphs: 1 second step" in first
     assert "glyphs: 1 third step" in first
     assert "Missing: controlled experiments: none are in the store" in first
+    words = " ".join(text.split())
+    assert "What the words mean" in words
+    for one in boxed():
+        assert "".join(f"{one.term}: {one.short}".split()) in "".join(words.split())
     for number, page in enumerate(pages, start=1):
         assert page.rstrip().endswith(f"{number} of {len(pages)}")
     for number in range(1, len(drawings(small)) + 1):
@@ -70,6 +76,10 @@ def test_the_latex_folder_compiles(small: Analysis, tmp_path: Path) -> None:
     assert {path.stem for path in (folder / "tables").iterdir()} == {*TABLES, "noise"}
     assert {path.stem for path in (folder / "figures").iterdir()} == {drawing.name for drawing in drawings(small)}
     compiled(folder)
+    document = (folder / "report.tex").read_text(encoding="utf-8")
+    box = document.partition("What the words mean")[2].partition("\\end{minipage}")[0]
+    for one in boxed():
+        assert f"{LATEX.text(one.term)}}}: {LATEX.text(one.short)}" in box
 
 
 def test_figures_come_as_png_and_svg_with_their_captions(small: Analysis, tmp_path: Path) -> None:

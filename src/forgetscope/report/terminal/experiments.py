@@ -1,7 +1,8 @@
 """Experiments and stores as tables on a terminal."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -37,6 +38,8 @@ IN_A_MEAN = (
     "where no value differs from another there is no interval"
 )
 ESTIMATED = "SIC, CIC, NIC: estimated from some images of each class; standard errors are in its table (docs/probe.md)"
+BARELY = "†"
+UNLEARNED = f"{BARELY}  of the last step, past classes were barely learned: nothing is to be concluded from its numbers"
 OVER_SEEDS = "Means over experiments that differ in seed and classes only, with 95 % intervals"
 
 
@@ -60,18 +63,17 @@ def store_view(found: Sequence[Experiment], reruns: int = 0, repeated: int = 0) 
     """What a store holds: one line per experiment, latest last. reruns: how many of controlled experiments are not among them;
     repeated: of how many steps the training is recorded by another one too."""
     policies, methods = policy_names(found), [experiment.chain[-1].setting.method[0] for experiment in found]
-    of_all = ("kept", "epochs", "seed", "mean FG", "FG-R", "ρ SIC")
+    of_all = ("kept", "epochs", "seed", "learned", "now", "mean FG", "FG-R", "by noise")
     by_method = any(method != "replay" for method in methods)  # a column that says the same in every row is none
     settings = ("data", "network", "steps", "classes", "policy", "method", "kept", "epochs", "seed")
     table = make_table(("id", "data", "network"), ("steps", "classes", "policy", *["method"] * by_method, *of_all), settings)
+    barely = 0
     for experiment in list(found)[-LISTED:]:
         last = experiment.chain[-1].spec
         summary = experiment.summaries[-1] if experiment.summaries else None
-        results = (
-            (summary.mean_forgetting, summary.forgetting_range, summary.correlations["sic"]) if summary else (math.nan,) * 3
-        )
+        barely += bool(summary and summary.barely_learned)
         table.add_row(
-            experiment.id[:8],
+            f"{experiment.id[:8]}{BARELY * bool(summary and summary.barely_learned)}",
             experiment.data_title,
             experiment.network,
             f"{len(experiment.chain)}{'*' if experiment.diverged else ''}",
@@ -81,23 +83,40 @@ def store_view(found: Sequence[Experiment], reruns: int = 0, repeated: int = 0) 
             budget(last.rehearsal) if last.rehearsal else PLAIN.missing,
             str(last.training.epochs),
             str(last.seed),
-            *(PLAIN.number(value) for value in results),
+            *_results(summary),
         )
     diverged = sum(experiment.diverged is not None for experiment in found)
     remarks = [f"*  the last step diverged and is excluded from all statistics ({diverged})"] if diverged else []
+    remarks += [UNLEARNED] if barely else []
     remarks += (
         [f"{counted(reruns, 're-run')} of controlled experiments {'is' if reruns == 1 else 'are'} not among them"]
         if reruns
         else []
     )
     remarks += [RECORDED_AGAIN.format(steps=counted(repeated, "step"))] if repeated else []
-    title = counted(len(found), "experiment") + (f", the latest {LISTED} (all of them: --json)" if len(found) > LISTED else "")
+    made_up = sum(experiment.simulated is not None for experiment in found)
+    made = f", simulated: {'all' if made_up == len(found) else made_up}" if made_up else ""
+    title = (
+        counted(len(found), "experiment")
+        + made
+        + (f", the latest {LISTED} (all of them: --json)" if len(found) > LISTED else "")
+    )
     return titled(title, table, *remarks)
+
+
+def _results(summary: StepSummary | None) -> Iterator[str]:
+    """Of an experiment's last step: its past classes when learned and now, forgetting, and what noise makes of its range."""
+    if summary is None:
+        yield from (PLAIN.missing,) * 5
+        return
+    yield from (PLAIN.percent(share) for share in (summary.accuracy_when_learned, summary.accuracy_of_past))
+    yield from map(PLAIN.number, (summary.mean_forgetting, summary.forgetting_range, summary.range_floor))
 
 
 def overview_view(rows: Sequence[Overview], title: str = OVER_SEEDS, without: str = "diverged") -> RenderableType:
     """Means over seeds with 95 % intervals, a column per setting and step; what all have in common is said once."""
     common = [part for part in rows[0].setting if all(part in row.setting for row in rows)]
+    rows = sorted(rows, key=lambda row: ([_by_size(part) for part in row.setting if part not in common], row.step))
     own = ([part for part in row.setting if part not in common] for row in rows)
     counts = [f"n = {row.experiments}" + f" (and {row.diverged} {without})" * (row.diverged > 0) for row in rows]
     heads = ((f"step {row.step}, {n}", *parts) for row, n, parts in zip(rows, counts, own, strict=True))
@@ -112,8 +131,19 @@ def overview_view(rows: Sequence[Overview], title: str = OVER_SEEDS, without: st
     for name, words in FORESEEN.items() if any(row.forecast for row in rows) else ():
         table.add_row(words, *(PLAIN.estimate(row.forecast[name]) if row.forecast else PLAIN.missing for row in rows))
     perfect = sum(row.perfect for row in rows)
-    remarks = (" ".join(common), *[IN_A_MEAN.format(perfect=perfect)] * bool(perfect))
+    barely = counted(sum(row.barely_learned for row in rows), "past class", "was/were")
+    remarks = (
+        *[f"{barely} barely learned: nothing is to be concluded from means with them"] * any(r.barely_learned for r in rows),
+        " ".join(common),
+        *[IN_A_MEAN.format(perfect=perfect)] * bool(perfect),
+    )
     return Group(plain(title, "bold"), table, *(plain(text, "dim") for text in remarks))
+
+
+def _by_size(part: str) -> tuple[str, float, str]:
+    """Of `retention=0.08`: settings of one name in the order of their numbers."""
+    name, _, value = part.partition("=")
+    return name, float(value) if re.fullmatch(r"\d+(\.\d+)?", value) else math.inf, value
 
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:

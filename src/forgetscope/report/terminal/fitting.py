@@ -125,9 +125,10 @@ def _beside(
 
 
 def _shorter(columns: Sequence[TextColumn], styles: Sequence[str], width: int) -> list[Line]:
-    """Turned; or, where there are more rows than columns, in parts below each other that begin with the same column."""
-    stacked = _stacked(columns, styles, width) if len(columns) < len(styles) <= STACKED else None
-    return _turned(columns, width) if stacked is None else stacked
+    """Turned, or in parts below each other that begin with the same column: whichever takes fewer lines."""
+    turned = _turned(columns, width)
+    stacked = _stacked(columns, styles, width) if len(styles) <= STACKED else None
+    return turned if stacked is None or len(turned) < len(stacked) else stacked
 
 
 def _stacked(columns: Sequence[TextColumn], styles: Sequence[str], width: int) -> list[Line] | None:

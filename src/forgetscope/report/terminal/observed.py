@@ -42,7 +42,7 @@ def observed_analysis_view(analysis: ObservedAnalysis) -> RenderableType:
 
 
 def _monitor(observed: Observed, *, remarks: bool = True) -> RenderableType:
-    table = make_table((), ("step", "epochs", "past", "new", "accuracy", "mean FG", "FG-R"))
+    table = make_table((), ("step", "epochs", "past", "new", "accuracy", "mean FG", "FG-R", "by noise"))
     table.add_column("most forgotten")
     summaries = {summary.step: summary for summary in observed.summaries}
     for step in observed.steps[-LISTED:]:
@@ -52,7 +52,8 @@ def _monitor(observed: Observed, *, remarks: bool = True) -> RenderableType:
         worst = observed.past_classes(step.number).dropna(subset="forgetting")[:NAMED]
         named = (f"{name} {PLAIN.number(fg)}" for name, fg in zip(worst["class_name"], worst["forgetting"], strict=True))
         counts = (step.number, step.info["epochs"], summary.past_classes if summary else 0, len(step.new_classes))
-        forgotten = (summary.mean_forgetting, summary.forgetting_range) if summary else (float("nan"),) * 2
+        names = ("mean_forgetting", "forgetting_range", "range_floor")
+        forgotten = (getattr(summary, name) if summary else float("nan") for name in names)
         table.add_row(*map(str, counts), PLAIN.percent(accuracy), *map(PLAIN.number, forgotten), ", ".join(named))
     cut = f", the latest {LISTED} of {len(observed.steps)} steps" if len(observed.steps) > LISTED else ""
     last = [*observed.chain, *observed.running][-1]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forgetscope.benchmark.simulation import Simulated
 
 FAILURES_SHOWN = 10
-LISTED = 5  # classes of a step
+LISTED = 3  # classes of a step
 
 
 def plan_document(
@@ -97,13 +97,14 @@ def sample_document(drawn: list[Drawn]) -> list[dict[str, Any]]:
 
 
 def sample_view(drawn: list[Drawn]) -> RenderableType:
-    table = make_table(("classes of each step", "policy"), ("increment", "retention", "number", "seed"))
+    numbers = ("increment", "retention", "number", "seed")
+    table = make_table(("classes of each step", "policy"), numbers, settings=("policy", "increment", "retention"))
     for experiment in drawn:
         first = (" ".join(map(str, group[:LISTED])) for group in experiment.sequence)
         more = (f" ... ({len(group)})" if len(group) > LISTED else "" for group in experiment.sequence)
         classes = " | ".join(map("".join, zip(first, more, strict=True)))
-        numbers = (str(experiment.number), str(experiment.run.seed))
-        table.add_row(classes, experiment.policy, *_shares(experiment.partition), *numbers)
+        own = (str(experiment.number), str(experiment.run.seed))
+        table.add_row(classes, experiment.policy, *_shares(experiment.partition), *own)
     return table
 
 

@@ -18,11 +18,13 @@ from forgetscope.report.typeset.latex import BESIDE, latex_beside, latex_documen
 from forgetscope.report.typeset.layout import lay_out, lay_out_beside
 from forgetscope.report.typeset.sheets import Pages, PrintNotation
 from forgetscope.report.words.captions import caption, caption_beside
+from forgetscope.report.words.definitions import boxed
 from forgetscope.report.words.methods import paragraphs
 from forgetscope.report.words.notation import LATEX
 from forgetscope.report.words.reading import claim_sentences, passages
 
 Format = Literal["pdf", "latex", "png"]
+WORDS = "What the words mean"
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
@@ -81,6 +83,8 @@ def _write_pdf(analysis: Analysis, found: Sequence[Drawing], path: Path, progres
             for told_together in passage.paragraphs:
                 pages.skip(0.06)
                 pages.write(" ".join(told_together), 8)
+        pages.skip(0.2)
+        pages.box(WORDS, [f"{one.term}: {one.short}" for one in boxed()])
         pages.turn()
         for number, drawing in enumerate(found, start=1):
             pages.draw(drawing, f"Figure {number}")
@@ -124,6 +128,7 @@ def _latex_body(analysis: Analysis, found: Sequence[Drawing], tables: Sequence[s
         title = LATEX.text(passage.title)
         yield f"\\section*{{{title}}}" if passage.paragraphs else f"\n{title}\n"
         yield from (LATEX.text(" ".join(sentences)) + "\n" for sentences in passage.paragraphs)
+    yield _latex_box()
     yield "\\clearpage"
     for drawing in found:
         image = f"\\includegraphics[width=\\linewidth]{{figures/{drawing.name}.pdf}}"
@@ -133,6 +138,14 @@ def _latex_body(analysis: Analysis, found: Sequence[Drawing], tables: Sequence[s
     for title, sentences in (("Methods", paragraphs(analysis)), ("Claims", claim_sentences(analysis))):
         yield f"\\section*{{{title}}}"
         yield from (LATEX.text(sentence) + "\n" for sentence in sentences)
+
+
+def _latex_box() -> str:
+    """Definitions in a frame."""
+    lines = "\n\n".join(f"\\textbf{{{LATEX.text(one.term)}}}: {LATEX.text(one.short)}" for one in boxed())
+    frame = "\\dimexpr\\linewidth-2\\fboxsep-2\\fboxrule\\relax"
+    inner = f"\\textbf{{{WORDS}}}\n\n\\footnotesize {lines}"
+    return f"\n\\medskip\\noindent\\fbox{{\\begin{{minipage}}{{{frame}}}\n{inner}\n\\end{{minipage}}}}\n"
 
 
 def _write_figures(

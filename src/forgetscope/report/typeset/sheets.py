@@ -8,6 +8,7 @@ from functools import cache
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 
 from forgetscope.report.typeset.figures import POINTS, Drawing
@@ -21,6 +22,7 @@ MARGIN = 0.72
 WIDTH = PAPER[0] - 2 * MARGIN
 LEADING = 1.4  # height of a line of text over its size
 COLUMN_GAP = 9.0  # points
+BOX_GAP = 0.1  # inches between a frame and what is in it
 CAPTION_GAP = 0.04  # inches between a table and what is said above it
 
 
@@ -54,6 +56,21 @@ class Pages:
             weight = "bold" if bold else "normal"
             self._area.text(MARGIN, self._top, line, size=size, weight=weight, color=color, va="top")
             self._top -= size * LEADING / POINTS
+
+    def box(self, title: str, paragraphs: Sequence[str]) -> None:
+        """Short paragraphs within a frame, which stands on one page."""
+        inner, leading = WIDTH - 2 * BOX_GAP, TEXT * LEADING / POINTS
+        lines = [line for text in paragraphs for line in wrapped(text, inner * POINTS, TEXT)]
+        height = 2 * BOX_GAP + (len(lines) + 1.5) * leading
+        self._need(height)
+        across, up = PAPER
+        corner, extent = (MARGIN / across, (self._top - height) / up), (WIDTH / across, height / up)
+        frame = Rectangle(corner, *extent, fill=False, edgecolor=GREY, linewidth=0.6, transform=self._area.figure.transFigure)
+        self._area.figure.add_artist(frame)
+        self._area.text(MARGIN + BOX_GAP, self._top - BOX_GAP, title, size=TEXT, weight="bold", va="top")
+        for number, line in enumerate(lines):
+            self._area.text(MARGIN + BOX_GAP, self._top - BOX_GAP - (number + 1.5) * leading, line, size=TEXT, va="top")
+        self._top -= height
 
     def draw(self, drawing: Drawing, heading: str) -> None:
         """A figure with its caption below."""

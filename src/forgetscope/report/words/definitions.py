@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+BOX = ("SIC", "CIC", "NIC", "FG", "FG-R", "FG-HG", "ρ", "ρₚ", "step", "partition", "retention", "by noise", "true spread")
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -36,6 +38,11 @@ def definitions() -> dict[str, Definition]:
         )
         for term, entry in entries.items()
     }
+
+
+def boxed() -> list[Definition]:
+    """What stands in the box of a document."""
+    return [definitions()[term] for term in BOX]
 
 
 def defined(word: str) -> Definition | None:

@@ -77,8 +77,9 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
     parts = [*_accuracies(learned)]
     if learned.conclusive:
         row = noise_row(analysis, where)
-        parts += [*_uneven(learned), *_noise(learned, row), *_predicting(ranked, learned)]
+        parts += [*_uneven(learned), *_noise(learned, row)]
         parts += _suffering(most, least) if learned.uneven else ()
+        parts += _predicting(ranked, learned)
         parts += _in_tables() if learned.barely else _of_all_classes(analysis, where, sample.probes(step), ranked)
     usual = any(other.policy == "uniform" for other in analysis.collection.samples)
     first = opening(learned, picture, ranked)
