@@ -45,7 +45,7 @@ def of_the_replication(browser: Browser, address: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.goto(address)
     take(page, "report")
-    page.set_viewport_size({"width": 1280, "height": 1700})
+    page.set_viewport_size({"width": 1280, "height": 1780})
     page.locator("#tab-explorer").click()
     page.locator("#classes button").first.click()
     page.wait_for_selector("#class .js-line")

@@ -249,7 +249,7 @@ def test_a_query_over_planned_steps_where_there_are_none_is_told_of_the_others(a
     hint = f"{alone.path} holds observed steps only; their tables are observed, observed_classes, "
     assert hint in invoke("store", "sql", "from classes", alone.path).stderr
     assert hint not in invoke("store", "sql", "from observed_classes", alone.path).stderr
-    assert invoke("store", "sql", "from classes", both.path).stderr == ""
+    assert hint not in invoke("store", "sql", "from classes", both.path).stderr
 
 
 def test_text_of_a_stranger_steers_no_terminal(tmp_path: Path) -> None:

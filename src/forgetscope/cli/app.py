@@ -167,9 +167,7 @@ def _end_of_show(store: Path, chosen: fs.Experiment, found: Sequence[fs.Experime
     """Which experiment it was, and how to see another one. found: all, where none was asked for."""
     others = [experiment.id[:8] for experiment in found if experiment.id != chosen.id]
     which = f", the latest of {len(found)}" if others else ""
-    another: tuple[str | Path, ...] = (
-        ("show", store, "--id", others[-1]) if others else ("report", store, "--id", chosen.id[:8])
-    )
+    another: list[tuple[str | Path, ...]] = [("show", store, "--id", others[-1])] if others else []
     said = f"\nThe classes above are of experiment {chosen.id[:8]}{which}, in {store}."
     onward(("report", store), *another, ("explain", "SIC"), found=said)
 
