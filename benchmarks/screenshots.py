@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import forgetscope as fs
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-FIGURE = "fig-swarm_plots_forgetting_cifar100_1"
+FIGURE = "fig-SIC_CIC_NIC_across_steps_cifar"
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def of_the_replication(browser: Browser, address: str) -> None:
     page.set_viewport_size({"width": 1280, "height": 720})
     page.emulate_media(color_scheme="dark")
     page.goto(f"{address}#{FIGURE}")
-    page.wait_for_selector(f"#{FIGURE} .scatterlayer")
+    page.wait_for_selector(f"#{FIGURE} .js-line")
     take(page, "report-figures")
 
 

@@ -84,8 +84,9 @@ def test_controlled_experiments_are_told(analysed: Analysis) -> None:
 
 
 def test_a_headline_says_which_retentions_it_takes_together_and_that_it_is_simulated(analysed: Analysis) -> None:
-    title = headlines(analysed)[0].title
-    assert title == (
+    first = headlines(analysed)[0]
+    assert f"{first.title}{first.pooled}" == analysed.reading.splitlines()[0]
+    assert f"{first.title}{first.pooled}" == (
         "C100: 27 second steps (simulated: nothing was trained), retentions of 8\u202f%, 20\u202f% and 40\u202f% pooled"
     )
 

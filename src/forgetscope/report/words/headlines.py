@@ -48,6 +48,7 @@ class Headline:
     """Of one benchmark, policy and step number."""
 
     title: str  # benchmark, policy where it is not the usual one, and how many steps
+    pooled: str  # behind it: that means are over several retentions, where they are
     secondary: bool  # of another policy than the usual one, where a store has both
     sentences: list[str]
     cards: list[Card]
@@ -85,6 +86,7 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
     first = opening(learned, picture, ranked)
     return Headline(
         _title(sample, step),
+        _pooled(sample, step),
         usual and sample.policy != "uniform",
         [sentence for sentence, _ in parts if sentence],
         [card for _, card in parts if card],
@@ -100,9 +102,9 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
 
 
 def _title(sample: Sample, step: int) -> str:
-    """What it is about, whether that was made up, and which retentions are taken together."""
+    """What it is about, and whether that was made up."""
     made = " (simulated: nothing was trained)" if sample.simulated else ""
-    return f"{sample.title}: {counted_steps(int((sample.number == step).sum()), step)}{made}{_pooled(sample, step)}"
+    return f"{sample.title}: {counted_steps(int((sample.number == step).sum()), step)}{made}"
 
 
 def _pooled(sample: Sample, step: int) -> str:

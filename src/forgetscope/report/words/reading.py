@@ -40,7 +40,7 @@ class Passage:
 
 def passages(analysis: Analysis) -> list[Passage]:
     """What was forgotten, what predicts it and how sure that is; then the paper's claims, and what is missing."""
-    found = [Passage(one.title, _told_first(one)) for one in headlines(analysis)]
+    found = [Passage(f"{one.title}{one.pooled}", _told_first(one)) for one in headlines(analysis)]
     return [*found, *map(Passage, left_out_sentences(analysis)), *_claims(analysis), *_missing(analysis)]
 
 
