@@ -157,9 +157,11 @@ def test_a_picture_says_itself_that_it_is_simulated(found: dict[str, Drawing]) -
 
 
 def test_lines_have_the_colours_of_pages(found: dict[str, Drawing]) -> None:
-    css = (Path(forgetscope.__file__).parent / "report" / "pages" / "assets" / "explorer.css").read_text()
+    assets = Path(forgetscope.__file__).parent / "report" / "pages" / "assets"
+    css = (assets / "explorer.css").read_text()
     light = dict(re.findall(r"--(one|two|three|four): (#\w{6})", css.partition("@media")[0]))
     assert [colour.lower() for colour in LINES] == [light[name] for name in ("one", "two", "three", "four")]
     figure = found["SIC_CIC_NIC_across_steps_cifar"].figure()
     drawn = {line.get_color() for axes in figure.axes for line in axes.lines if len(np.atleast_1d(line.get_xdata())) > 2}
-    assert drawn == {*LINES[:2]}
+    assert drawn == {LINES[0], LINES[2]}
+    assert "series(look, 2 * q)" in (assets / "charts.js").read_text()  # the first and the third there, too

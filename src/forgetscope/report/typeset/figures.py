@@ -52,7 +52,7 @@ POINTS = 72  # in an inch
 DOT = 2.4  # points: diameter of a class, where there is room
 Dashes = Literal["-", "--"]
 COLUMNS = ("SIC", "CIC", "NIC")
-CURVES: dict[str, tuple[str, str, Dashes]] = {"rho": ("ρ", LINES[0], "-"), "rho_p": ("ρₚ", LINES[1], "--")}
+CURVES: dict[str, tuple[str, str, Dashes]] = {"rho": ("ρ", LINES[0], "-"), "rho_p": ("ρₚ", LINES[2], "--")}
 FILLS = (SKY, ORANGE, GREEN, PURPLE, VERMILION, BLUE)
 # Columns of `controlled_boxes` under matplotlib's names.
 BXP = {"med": "median", "q1": "quartile_lo", "q3": "quartile_hi", "whislo": "whisker_lo", "whishi": "whisker_hi"}
