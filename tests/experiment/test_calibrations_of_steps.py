@@ -216,6 +216,35 @@ def test_the_same_command_makes_what_is_missing_or_damaged_and_nothing_else(made
     assert [one.name.split("-")[1] for one in (path / "quarantine").iterdir()] == [harmed.id]
 
 
+def test_a_comparison_makes_a_damaged_one_again_and_others_are_shown_without_it(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from forgetscope.cli.app import app
+
+    path, arms = (
+        tmp_path / "store",
+        {"plain": {}, "moved": {"calibration": "offset"}, "aligned": {"calibration": "weight-aligning"}},
+    )
+    run = fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1)
+    compare = fs.Comparison(run, arms=arms, pairs=1, again=False)
+    rows = fs.compare(compare, path, on=fs.Here(threads=1), progress=False)
+    harmed = the(path, "offset", 2)
+    (harmed.folder / "calibration.json").write_text("{}")
+    for command in ("show", "methods"):
+        result = CliRunner().invoke(app, [command, str(path)])
+        assert result.exit_code == 0, result.output
+        assert f"Left out: Calibration {harmed.id[:8]} of step" in result.stderr
+        assert "weight-aligning" in result.stdout
+        assert "offset" not in result.stdout
+    with pytest.raises(StoreError, match="is damaged"):
+        fs.leaderboards(path)
+    again = fs.compare(compare, path, on=fs.Here(threads=1), progress=False)
+    measured = [(row.arm, row.measure, row.value) for row in rows if row.measure != "seconds"]
+    assert [(row.arm, row.measure, row.value) for row in again if row.measure != "seconds"] == measured
+    assert [one.name.split("-")[1] for one in (path / "quarantine").iterdir()] == [harmed.id]
+    assert "Left out" not in CliRunner().invoke(app, ["show", str(path)]).stderr
+
+
 def test_what_was_there_first_stays(made: Path, tmp_path: Path) -> None:
     path = Path(shutil.copytree(made, tmp_path / "store"))
     found = the(path, "offset")

@@ -46,8 +46,10 @@ from forgetscope.store import (
     StoredStep,
     StoredTables,
     TableName,
+    TellLeftOut,
     calibrations_of,
     counting,
+    leaving_out,
     past_rows,
     told_apart,
 )
@@ -181,7 +183,8 @@ class Experiment(StepFrames[StoredStep]):
 
     `steps` came to their end. A last step that diverged is in `diverged` and in no frame: it is excluded from statistics.
     summaries: of these steps, where they are known already. calibration: whose accuracy and forgetting stand beside those as
-    trained, in columns of their own; by default the only one that these steps have.
+    trained, in columns of their own; by default the only one that these steps have. left_out: is told of damaged
+    calibrations; without it, the first is an error.
 
     >>> import forgetscope as fs
     >>> result = fs.run(fs.RunSpec(image_size=8, sequence=((0, 1, 2), (3, 4)), epochs=1), "results", progress=False)
@@ -192,10 +195,14 @@ class Experiment(StepFrames[StoredStep]):
     """
 
     def __init__(
-        self, chain: Sequence[StoredStep], summaries: list[StepSummary] | None = None, calibration: str | None = None
+        self,
+        chain: Sequence[StoredStep],
+        summaries: list[StepSummary] | None = None,
+        calibration: str | None = None,
+        left_out: TellLeftOut | None = None,
     ) -> None:
         self.chain = list(chain)
-        self._summaries, self._calibration = summaries, calibration
+        self._summaries, self._calibration, self._left_out = summaries, calibration, left_out
         self.diverged = self.chain[-1] if self.chain[-1].divergence is not None else None
         self.steps = self.chain[:-1] if self.diverged else self.chain
 
@@ -233,8 +240,11 @@ class Experiment(StepFrames[StoredStep]):
         found: dict[str, list[StoredCalibration]] = {}
         store = Store(self.chain[0].store)
         for step in self.steps[1:] if (store.path / "calibrated").is_dir() else ():
-            for one in calibrations_of(store, step):
-                found.setdefault(one.calibration, []).append(one)
+            for one in calibrations_of(store, step, self._left_out):
+                with leaving_out(self._left_out):
+                    if self._left_out is not None:
+                        one.verify()
+                    found.setdefault(one.calibration, []).append(one)
         return found
 
     @property
@@ -362,14 +372,14 @@ def _mean(values: NDArray[np.float64]) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-def pick(store: Store, prefix: str | None) -> Experiment:
-    """The experiment that ends in the step with this id, or the latest."""
+def pick(store: Store, prefix: str | None, left_out: TellLeftOut | None = None) -> Experiment:
+    """The experiment that ends in the step with this id, or the latest. left_out: as of `Experiment`."""
     if prefix is not None:
-        return Experiment(store.chain(store.find(prefix).id))
+        return Experiment(store.chain(store.find(prefix).id), left_out=left_out)
     chains = store.experiments()
     if not chains:
         raise StoreError(f"The store {store.path} holds no finished step yet. Run an experiment with `forgetscope run`.")
-    return Experiment(chains[-1])
+    return Experiment(chains[-1], left_out=left_out)
 
 
 def open_experiment(path: str | Path, prefix: str | None = None) -> Experiment:

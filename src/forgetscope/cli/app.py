@@ -146,7 +146,9 @@ def show(
     again = rerun_only(plans)
     found = [experiment for experiment in everything if experiment.id not in again]
     listed = found or everything
-    chosen = pick(opened, id or (listed[-1].id if listed else None))
+    chosen = pick(opened, id or (listed[-1].id if listed else None), damaged := Unreadable())
+    _ = chosen.calibrations
+    damaged.tell(True)
     if step is not None and not 2 <= step <= len(chosen.steps):
         has = f"experiment {chosen.id[:8]} has {counted(len(chosen.steps), 'step')}"
         raise SpecError(f"--step {step}: {has}, and past classes from step 2 on.")

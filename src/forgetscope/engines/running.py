@@ -50,6 +50,8 @@ def carry_out(
             if plan.recorded:
                 watcher.note(f"Plan {plan.id}" + (f", part {shard.number} of {shard.count}" if shard else ""))
                 journal, failed = record_plan(store, plan, shard), again
+                for id in plan.done(store):
+                    _expel_damaged(store, id, watcher.note, plan.jobs[id].calibrations)
                 if isinstance(failed, bool):
                     part = plan.jobs.keys() if shard is None else shard.steps(plan)
                     failed = [id for id in journal.failures(plan.done(store)) if id in part]
@@ -156,13 +158,19 @@ def _is_whole(store: Store, id: str, note: Note, calibrations: Sequence[str]) ->
         note(f"{expelled}; computing it again.")
     if id not in store:
         return False
+    _expel_damaged(store, id, note, calibrations)
+    return has_calibrations(store, id, calibrations)
+
+
+def _expel_damaged(store: Store, id: str, note: Note, calibrations: Sequence[str]) -> None:
+    """Move calibrations of a step to quarantine that are damaged, so that they are made again."""
     for one in (stored_calibration(store, store.step(id), name) for name in calibrations):
         try:
             if one.there:
                 one.verify()
         except DamagedStep as damage:
-            note(f"{one.title} is damaged: {damage.reason}. Moved to {store.quarantine(one.folder)}; making it again.")
-    return has_calibrations(store, id, calibrations)
+            if str(damage).startswith(one.title):  # and not the step
+                note(f"{one.title} is damaged: {damage.reason}. Moved to {store.quarantine(one.folder)}; making it again.")
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def leaderboards(store: str | Path | Store, left_out: TellLeftOut | None = None)
     opened = store if isinstance(store, Store) else Store.existing(store)
     asked = asking_chains(recorded_plans(opened, left_out=lambda problem: None))
     for chain in opened.experiments(left_out):
-        experiment = Experiment(chain)
+        experiment = Experiment(chain, left_out=left_out)
         if experiment.simulated is None and experiment.chain[1:]:
             _add(groups, experiment, asked)
     boards = []
