@@ -6,7 +6,7 @@
 A small network learns two groups of classes of the embedded data set, one after the other. `fs.Monitor` keeps mean and variance
 of the first group's features; their images are let go but for a few, which are rehearsed. When the second group is learned,
 `step.evening()` says what it expects to gain and to cost, and its offsets are written into the head's bias. What test images
-say before and after stands beside it. Then the offsets are taken back, as they are before training goes on. Half a minute.
+say before and after stands beside it. Then the offsets are taken back, as they are before training goes on. Under a minute.
 """
 
 from __future__ import annotations

@@ -76,7 +76,9 @@ def named_calibration(text: str) -> tuple[str, dict[str, float | str]]:
         elif math.isfinite(number) and low <= number <= high:
             options[option] = number
         else:
-            numbers = [f"a number from {low:g} to {high:g}"] * (low <= high)
+            numbers = [f"a number from {low:g} to {high:g}" if math.isfinite(low) else f"a number up to {high:g}"] * (
+                low <= high
+            )
             raise SpecError(
                 f"calibration = {text!r}: {option}={value} is not valid: it should be {' or '.join([*words, *numbers])}."
             )

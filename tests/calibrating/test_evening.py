@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from forgetscope.calibrating.evening import MOST, Level, evening_from_keepsakes as evening
+from forgetscope.calibrating.evening import MOST, Level, evened, evening_from_keepsakes as evening
 from forgetscope.errors import InputError
 from forgetscope.forecasting.forecaster import Forecaster, Head, KnownClass
 
@@ -92,3 +94,65 @@ def test_shares_that_are_none_are_refused(options: dict[str, float]) -> None:
     forecaster, now, head = made(6)
     with pytest.raises(InputError, match=str(next(iter(options.values())))):
         evening(forecaster, now, head, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strength": "a"}, "strength = 'a' is not a number from 0 to 1"),
+        ({"strength": True}, "strength = True is not a number from 0 to 1"),
+        ({"strength": float("nan")}, "strength = nan is not a number from 0 to 1"),
+        ({"shrinkage": "estimated"}, "shrinkage = 'estimated' is not a number from 0 to 1"),
+        ({"level": None}, "level = None is not"),
+        ({"level": True}, "level = True is not"),
+        ({"level": "half"}, "level = 'half' is not"),
+        ({"level": 1.5}, "level = 1.5 is not"),
+        ({"level": -np.inf}, "level = -inf is not"),
+    ],
+)
+def test_what_is_no_option_is_refused(options: dict[str, Any], message: str) -> None:
+    forecaster, now, head = made(6)
+    with pytest.raises(InputError, match=message):
+        evening(forecaster, now, head, **options)
+
+
+def test_options_may_be_numbers_of_any_kind() -> None:
+    forecaster, now, head = made(6)
+    found = evening(forecaster, now, head, strength=np.float32(0.5), shrinkage=1, level=np.float64(0.25))
+    assert found.after.mean() == pytest.approx(0.25, abs=1e-6)
+
+
+def test_a_level_that_is_out_of_reach_is_said() -> None:
+    forecaster, now, head = made(4)
+    found = evening(forecaster, now, head, level=-20.0)
+    reached = f"{found.after.mean():.2f}".replace("-", "−")
+    assert f" A mean of −20.00 is out of reach of offsets up to {MOST:g}: it becomes {reached}." in found.said
+    assert "out of reach" not in evening(forecaster, now, head, level=0.3).said
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"strength": 0.0}, "strength = 0 takes no difference away"),
+        ({"shrinkage": 0.0}, "shrinkage = 0 takes no difference for real"),
+    ],
+)
+def test_offsets_that_are_all_0_are_said_to_change_nothing_and_why(options: dict[str, float], reason: str) -> None:
+    forecaster, now, head = made(2)
+    assert evening(forecaster, now, head, **options).said == f"Nothing changes, because {reason}."
+
+
+def test_differences_no_larger_than_their_errors_change_nothing() -> None:
+    class Alike:
+        size, learned = 3, {0: 0.8, 1: 0.8}
+
+        def forgetting(self, offsets: object = None) -> dict[int, float]:
+            return {0: 0.3, 1: 0.31}
+
+        def new(self, offsets: object = None) -> float:
+            return 0.5
+
+    said = "Nothing changes, because the predicted differences between past classes are no larger than their errors."
+    assert evened(Alike(), {0: 0.2, 1: 0.2}).said == said
+    one = evened(Alike(), {0: 0.2})
+    assert one.said == "Nothing changes, because nothing tells of two past classes how much they were forgotten."

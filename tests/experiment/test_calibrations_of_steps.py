@@ -290,6 +290,8 @@ def test_what_cannot_be_had_is_said_before_anything_is_trained() -> None:
         fs.RunSpec(calibration="evning")
     with pytest.raises(SpecError, match=r"there is no option 'strenght' of evening. Did you mean 'strength'"):
         fs.RunSpec(calibration="evening(strenght=1)")
+    with pytest.raises(SpecError, match=r"level=2 is not valid: it should be forgetting or balance or a number up to 1\.$"):
+        canonical_calibration("evening(level=2)")
     with pytest.raises(SpecError, match=r"strength=2 is not valid: it should be a number from 0 to 1"):
         fs.RunSpec(calibration="evening(strength=2)")
     with pytest.raises(SpecError, match="level=high is not valid: it should be forgetting or balance or a number"):

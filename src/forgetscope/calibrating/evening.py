@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, Protocol, get_args
 
 import numpy as np
@@ -24,6 +25,7 @@ MOST = 5.0  # of an offset: by 150 in odds
 ROUNDS = 300
 STEP = 3.0  # in logits per accuracy, whose slope is 1 / 2 at most, all past classes together
 CLOSE = 1e-4
+REACHED = 0.005  # of a mean forgetting that is asked for: as two decimals say it
 
 Kept = Literal["forgetting", "balance"]
 Level = Kept | float
@@ -76,11 +78,11 @@ def evening_from_keepsakes(
     >>> from forgetscope.forecasting.forecaster import KnownClass
     >>> draws = np.random.default_rng(0)
     >>> features, nodes = draws.random((40, 3)), np.arange(40) % 4  # classes 0 and 1 are past, 2 and 3 new
-    >>> known = {node: KnownClass(np.full(3, 0.5), np.full(3, 0.1), "variance", 100, 0.8) for node in (0, 1)}
+    >>> known = {node: KnownClass(np.eye(3)[node], np.full(3, 0.1), "variance", 100, 0.8) for node in (0, 1)}
     >>> head = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [2, 2, 0]]), np.zeros(4)
     >>> forecaster = Forecaster(known, features, nodes, nodes > 1, {0: 10, 1: 10}, head, np.random.default_rng)
     >>> worse = head[0], np.array([-1.0, 0, 0, 0])  # class 0 has lost
-    >>> found = evening_from_keepsakes(forecaster, features, worse, strength=1, shrinkage=1)
+    >>> found = evening_from_keepsakes(forecaster, features + 1e-3, worse, strength=1, shrinkage=1)
     >>> bool(found.offsets[0] > 0 > found.offsets[1]), round(float(np.ptp(found.after)), 2)
     (True, 0.0)
     """
@@ -124,7 +126,7 @@ def evened(
     then, now = (np.array([of.get(node, np.nan) for node in errors]) for of in (before, after))
     return Evening(
         adjustment=Adjustment.by_node(foresight.size, found),
-        said=_said(then, now, new),
+        said=_said(then, now, new, level) if any(found.values()) else _idle(then, strength, shrinkage, share),
         numbers={**_summary(then, now, new), "shrinkage": share, "strength": strength},
         nodes=tuple(errors),
         offsets=np.array(list(found.values())),
@@ -136,13 +138,19 @@ def evened(
 
 
 def _demand_options(strength: float, shrinkage: float | None, level: Level) -> None:
-    if not 0 <= strength <= 1:
-        raise InputError(f"strength = {strength} is not between 0 and 1: the share of predicted differences to take away.")
-    if shrinkage is not None and not 0 <= shrinkage <= 1:
-        raise InputError(f"shrinkage = {shrinkage} is not between 0 and 1: it is the share of differences taken for real.")
+    if not (_is_number(strength) and 0 <= strength <= 1):
+        raise InputError(
+            f"strength = {strength!r} is not a number from 0 to 1: the share of predicted differences to take away."
+        )
+    if shrinkage is not None and not (_is_number(shrinkage) and 0 <= shrinkage <= 1):
+        raise InputError(f"shrinkage = {shrinkage!r} is not a number from 0 to 1: the share of differences taken for real.")
     known = " or ".join(f'"{name}"' for name in get_args(Kept))
-    if level not in get_args(Kept) if isinstance(level, str) else not level <= 1:
+    if level not in get_args(Kept) if isinstance(level, str) else not (_is_number(level) and -np.inf < level <= 1):
         raise InputError(f"level = {level!r} is not {known}, nor a mean forgetting to reach, at most 1.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _share_of_truth(forgetting: Values, error: Values) -> float:
@@ -191,14 +199,9 @@ def _summary(before: Values, after: Values, new: tuple[float, float]) -> dict[st
     return found
 
 
-def _said(before: Values, after: Values, new: tuple[float, float]) -> str:
+def _said(before: Values, after: Values, new: tuple[float, float], level: Level) -> str:
     """What is expected, before anything is applied."""
     found = _summary(before, after, new)
-    if not np.isfinite(before).any():
-        return (
-            "Nothing tells how much any past class was forgotten: of none anything was kept that tells, none was recognised "
-            "when it was learned, or nothing has been trained yet. So nothing changes."
-        )
     price = (
         f", and new images are taken for new classes with probability {new[1]:.2f} where it was {new[0]:.2f}"
         if np.isfinite(new).all()
@@ -213,5 +216,34 @@ def _said(before: Values, after: Values, new: tuple[float, float]) -> str:
     spread, mean = ((found[name], found[f"{name}_before"]) for name in ("spread", "mean_forgetting"))
     return (
         f"Expected: forgetting of past classes spreads by {spread[0]:.2f} where it spread by {spread[1]:.2f} as trained, "
-        f"its mean is {mean[0]:.2f} where it was {mean[1]:.2f}{price}.{others}"
+        f"its mean is {mean[0]:.2f} where it was {mean[1]:.2f}{price}.{others}{_out_of_reach(after, level)}"
     )
+
+
+def _out_of_reach(after: Values, level: Level) -> str:
+    """Where a mean forgetting was asked for that these offsets do not reach."""
+    mean = float(np.nanmean(after))
+    if isinstance(level, str) or abs(mean - level) < REACHED:
+        return ""
+    asked, reached = (f"{value:.2f}".replace("-", "−") for value in (level, mean))
+    return f" A mean of {asked} is out of reach of offsets up to {MOST:g}: it becomes {reached}."
+
+
+def _idle(before: Values, strength: float, shrinkage: float | None, share: float) -> str:
+    """Why all offsets are 0."""
+    known = int(np.isfinite(before).sum())
+    if not known:
+        return (
+            "Nothing tells how much any past class was forgotten: of none anything was kept that tells, none was recognised "
+            "when it was learned, or nothing has been trained yet. So nothing changes."
+        )
+    if known < 2:
+        why = "nothing tells of two past classes how much they were forgotten"
+    elif not strength:
+        why = "strength = 0 takes no difference away"
+    elif not share:
+        estimated = "the predicted differences between past classes are no larger than their errors"
+        why = estimated if shrinkage is None else "shrinkage = 0 takes no difference for real"
+    else:
+        why = "past classes are predicted to be forgotten alike already"
+    return f"Nothing changes, because {why}."

@@ -104,7 +104,8 @@ def evening(
     >>> network = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(4, 4))
     >>> network[1].weight.data = 2 * torch.eye(4)
     >>> forecast = fs.Forecast(network, fs.keepsakes(network, *past), memory=(past[0][:6], past[1][:6]), new=new)
-    >>> found = fs.evening(network, forecast)  # when your training of the step has ended
+    >>> network[1].bias.data[0] -= 1  # your training of the step
+    >>> found = fs.evening(network, forecast)  # when it has ended
     >>> print(found.said)  # doctest: +ELLIPSIS
     Expected: forgetting of past classes spreads by ..., its mean is ..., and new images are taken for new classes with ...
     >>> list(found.offsets), list(found.to_frame().columns)
