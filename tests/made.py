@@ -49,13 +49,15 @@ def make_experiment(
     network_source: str | None = None,
     data_classes: int | None = None,
     forecast: bool = False,
+    unforecast: Sequence[int] = (),
     retention: float = 0.08,
 ) -> Experiment:
     """A chain of steps without training. Class 0 is forgotten most, and SIC falls from class to class as forgetting does.
 
     learned: accuracies when learned, where they are not 0.8. vanished: classes whose gradient is zero at every probe. source:
-    SHA-256 of an own policy. data_classes: as the records say it; None is what older versions wrote. forecast: whether there
-    are some, off by a normal deviate of 0.1, as drawn from the seed, with intervals of as much to either side."""
+    SHA-256 of an own policy. data_classes: as the records say it; None is what older versions wrote. unforecast: past classes
+    without. forecast: whether there are some, off by a normal deviate of 0.1, as drawn from the seed, with intervals of as much
+    to either side."""
     sequence = [range(classes * i, classes * (i + 1)) for i in range(steps)]
     run = RunSpec(
         **{"sequence": [list(part) for part in sequence], "epochs": PROBES - 1, "probe_every": 1 if probes else 0},
@@ -83,6 +85,8 @@ def make_experiment(
             measured.add(measurement(past, classes, vanished), probe * 10)
         rehearsal = {id: np.arange(4) for id in ids[:past]}
         made = forecasts(1 - accuracy[:past] / when_learned[:past], probes, seed) if forecast and past else None
+        if made is not None:
+            made[:, :, list(unforecast)] = np.nan
         id = step_id(parent, spec, "digest")
         record = StepRecord(
             id=id,

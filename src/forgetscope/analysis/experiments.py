@@ -32,7 +32,7 @@ from forgetscope.analysis.statistics.noise import (
     spread_estimate,
 )
 from forgetscope.analysis.statistics.prediction import absolute_error, coverage_estimate, covered
-from forgetscope.analysis.statistics.rank_correlation import spearman
+from forgetscope.analysis.statistics.rank_correlation import shared_spearman, spearman
 from forgetscope.characters import counted
 from forgetscope.errors import StoreError
 from forgetscope.measuring.forgetting import forgetting as forgotten, forgetting_half_gap, forgetting_range
@@ -67,7 +67,10 @@ OF_LEARNED = (
     *("forgetting_range", "range_floor", "forgetting_half_gap", "half_gap_floor"),
 )
 BEYOND_NOISE = {"spread": "spread", "reliability": "reliability", "ceiling": "ρ, at most"}
-FORESEEN = {"rho": "ρ forecast", "error": "  mean error", "covered": "  in its interval"}
+FORESEEN = {
+    **{"rho": "ρ forecast", "sic": "  SIC, same classes", "cic": "  CIC, same classes", "nic": "  NIC, same classes"},
+    **{"ranked": "  so many classes", "error": "  mean error", "covered": "  in its interval"},
+}
 MEASURES = {"sic": "SIC", "cic": "CIC", "nic": "NIC", "all_nic": "ALL-NIC", "log_sim": "LOG-SIM"}
 
 
@@ -329,7 +332,9 @@ def summarise(step: StoredTables, ancestors: Iterable[StoredStep] = (), offset: 
         variance=noise.observed,
         sampling=variances.tolist(),
         paired=bool(paired.all()),
-        forecast=_judged(foreseen, forgetting, variances) if len(foreseen) == 2 and np.isfinite(foreseen[0]).any() else {},
+        forecast=_judged(foreseen, measures, forgetting, variances)
+        if len(foreseen) == 2 and np.isfinite(foreseen[0]).any()
+        else {},
         barely_learned=int(barely.sum()),
         of_learned=_of(Recognised(*(column[~barely] for column in images)), accuracy[past][~barely], forgetting[~barely]),
     )
@@ -344,10 +349,14 @@ def _of(found: Recognised, accuracy: Values, forgetting: Values) -> dict[str, fl
     return dict(zip(OF_LEARNED, values, strict=True))
 
 
-def _judged(foreseen: Sequence[Values], forgetting: Values, variances: Values) -> dict[str, float]:
+def _judged(foreseen: Sequence[Values], measures: Values, forgetting: Values, variances: Values) -> dict[str, float]:
+    """measures [measures, P]: ranked over the classes that forecast, SIC, CIC and NIC all know, to be compared with it."""
     forecast, low = foreseen
+    rivals = {name: values for name, values in zip(MEASURES, measures, strict=True) if name in FORESEEN}
+    found, ranked = shared_spearman(forgetting, forecast, *rivals.values())
     return {
-        "rho": float(spearman(forecast, forgetting)),
+        **dict(zip(("rho", *rivals), found, strict=True)),
+        "ranked": ranked,
         "error": absolute_error(forecast, forgetting),
         "covered": covered(forecast, forecast - low, forgetting, variances),  # the upper end stops at 1
     }
@@ -479,13 +488,11 @@ def averaged(summaries: Sequence[StepSummary], setting: tuple[str, ...], diverge
 
 
 def _foreseen(summaries: Sequence[StepSummary]) -> dict[str, Estimate]:
-    rho, error, share = ([s.forecast[name] for s in summaries] for name in FORESEEN)
-    estimates = (
-        correlation_estimate(rho, [s.ranked_classes for s in summaries]),
-        mean_estimate(error),
-        coverage_estimate(share),
-    )
-    return dict(zip(FORESEEN, estimates, strict=True)) if summaries else {}
+    of = {name: [s.forecast[name] for s in summaries] for name in FORESEEN}
+    ranked = [int(number) for number in of["ranked"]]
+    found = {name: mean_estimate(values) for name, values in of.items()} | {"covered": coverage_estimate(of["covered"])}
+    found |= {name: correlation_estimate(of[name], ranked) for name in FORESEEN if name in ("rho", *MEASURES)}
+    return found if summaries else {}
 
 
 def _readable(settings: Sequence[Setting], names: Names) -> list[str]:

@@ -93,8 +93,9 @@ _MORE = (
             "between classes without that noise, 0 where none was found; reliability: its share of the whole variance. "
             "Ceiling: the rank correlation of a predictor that knew the true forgetting.", "noise"),
     Exhibit("forecasts", "beyond", "How good forecasts without past images were, beside coefficients that see them",
-            "Forecast, SIC, CIC, NIC: mean rank correlation with forgetting, over the same steps. Error: mean absolute error "
-            "of the forecast. Covered: share of classes within their interval, the noise of test images added; 0.95 is wanted. "
+            "Forecast, SIC, CIC, NIC: mean rank correlation with forgetting, over the same steps, and in each over the classes "
+            "of which all four are known (classes: how many, on average). Error: mean absolute error of the forecast. Covered: "
+            "share of classes within their interval, the noise of test images added; 0.95 is wanted. "
             "Estimates: mean rank correlation with the exact coefficients."),
     Exhibit("comparisons", "beyond", "Steps and data sets compared",
             "Welch’s tests, paired where steps share experiments; correlations are compared in Fisher’s z."),

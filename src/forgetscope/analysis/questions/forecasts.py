@@ -13,7 +13,7 @@ from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Sub
 from forgetscope.analysis.rows import Row
 from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
 from forgetscope.analysis.statistics.prediction import absolute_error, coverage_estimate, covered
-from forgetscope.analysis.statistics.rank_correlation import spearman
+from forgetscope.analysis.statistics.rank_correlation import shared_spearman, spearman
 
 Values = NDArray[np.float64]
 
@@ -21,13 +21,14 @@ ESTIMATED = ("forecast", "SIC", "CIC", "NIC", "error", "covered", "SIC_estimate"
 COLUMNS = (
     *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct"),
     *(f"{name}{end}" for name in ESTIMATED for end in ("", "_lo", "_hi")),
-    *("n", "simulated"),
+    *("classes", "n", "simulated"),
 )
 
 
 def forecasts(collection: Collected) -> pd.DataFrame:
     """Per benchmark, policy and step number, over all partitions and in each, of the steps that have forecasts: mean rank
-    correlations with forgetting, of forecasts and of the coefficients; mean absolute error; the share of classes within their
+    correlations with forgetting, of forecasts and of the coefficients, over the classes of which all of them are known, and how
+    many these are in a step; mean absolute error; the share of classes within their
     interval, once the noise of test images is added; and mean rank correlations of estimated coefficients with the exact ones.
     Simulated steps have none."""
     rows = []
@@ -42,20 +43,27 @@ def _row(sample: Sample, part: Subset | GridCell) -> Row | None:
     chosen = [sample.steps[i] for i in np.flatnonzero(sample.mask(part)) if np.isfinite(sample.steps[i].forecast[0]).any()]
     if not chosen:
         return None
+    shared = [shared_spearman(step.forgetting, step.forecast[0], *step.measures[: len(THREE)]) for step in chosen]
+    classes = [count for _, count in shared]
+    ranked = zip(("forecast", *THREE), zip(*(found for found, _ in shared), strict=True), strict=True)
     found = {
-        "forecast": _correlated([(step.forecast[0], step.forgetting) for step in chosen]),
+        **{name: correlation_estimate(values, classes) for name, values in ranked},
         "error": mean_estimate([absolute_error(step.forecast[0], step.forgetting) for step in chosen]),
         "covered": coverage_estimate([_covered(step) for step in chosen]),
     }
     for i, name in enumerate(THREE):
-        found[name] = _correlated([(step.measures[i], step.forgetting) for step in chosen])
         found[f"{name}_estimate"] = _correlated([(step.forecast[3 + i], step.measures[i]) for step in chosen])
     ends = {
         f"{name}{end}": value
         for name in ESTIMATED
         for end, value in zip(("", "_lo", "_hi"), astuple(found[name])[:3], strict=True)
     }
-    return {**{"rehearsal_pct": "", "class_pct": "", **sample.where(part)}, **ends, "n": found["error"].n}
+    return {
+        **{"rehearsal_pct": "", "class_pct": "", **sample.where(part)},
+        **ends,
+        "classes": float(np.mean(classes)),
+        "n": found["error"].n,
+    }
 
 
 def _correlated(pairs: Sequence[tuple[Values, Values]]) -> Estimate:

@@ -60,6 +60,19 @@ def spearman(x: ArrayLike, y: ArrayLike) -> Array:
     return correlation
 
 
+def shared_spearman(shown: ArrayLike, *rivals: ArrayLike) -> tuple[list[float], int]:
+    """Rank correlations of several [classes] with one, over the classes of which all of them are known that know any; and how
+    many these are.
+
+    >>> shared_spearman([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, np.nan], [1.0, 2.0, 4.0, 3.0], [np.nan] * 4)
+    ([1.0, 1.0, nan], 3)
+    """
+    known = [np.isfinite(np.asarray(one, np.float64)) for one in (shown, *rivals)]
+    shared = np.logical_and.reduce([one for one in known if one.any()] or known)
+    found = [spearman(np.where(shared, one, np.nan), np.where(shared, shown, np.nan)) for one in rivals]
+    return [float(one) for one in found], int(shared.sum())
+
+
 def untied_spearman(one: Array, other: Array) -> Array:
     """[...]: `spearman` from ranks [..., classes] that are all known and without ties; exact, as whole numbers are."""
     n = one.shape[-1]

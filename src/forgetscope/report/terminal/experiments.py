@@ -27,6 +27,8 @@ from forgetscope.report.words import calibrated, own_loss
 from forgetscope.report.words.findings import Shown, basis_of_noise, budget, finding
 from forgetscope.report.words.notation import PLAIN
 
+MEASURED = ("probes", "probe images", "forecast")  # settings that change no training
+NAMED = 5  # classes of which something is missing for the same reason
 LISTED = 20  # experiments of a large store that are listed one by one
 PREDICTED = "predicted: forgetting without past or test images, with a 95 % interval (docs/forecast.md)"
 RECORDED_AGAIN = (
@@ -65,10 +67,16 @@ def store_view(found: Sequence[Experiment], reruns: int = 0, repeated: int = 0) 
     policies, methods = policy_names(found), [experiment.chain[-1].setting.method[0] for experiment in found]
     of_all = ("kept", "epochs", "seed", "learned", "now", "mean FG", "FG-R", "by noise")
     by_method = any(method != "replay" for method in methods)  # a column that says the same in every row is none
+    measured = [_measured(experiment) for experiment in found]
+    probing = [name for name in MEASURED if len({one[name] for one in measured if one}) > 1]
     settings = ("data", "network", "steps", "classes", "policy", "method", "kept", "epochs", "seed")
-    table = make_table(("id", "data", "network"), ("steps", "classes", "policy", *["method"] * by_method, *of_all), settings)
+    table = make_table(
+        ("id", "data", "network"),
+        ("steps", "classes", "policy", *["method"] * by_method, *of_all[:3], *probing, *of_all[3:]),
+        settings,
+    )
     barely = 0
-    for experiment in list(found)[-LISTED:]:
+    for experiment, own in list(zip(found, measured, strict=True))[-LISTED:]:
         last = experiment.chain[-1].spec
         summary = experiment.summaries[-1] if experiment.summaries else None
         barely += bool(summary and summary.barely_learned)
@@ -83,6 +91,7 @@ def store_view(found: Sequence[Experiment], reruns: int = 0, repeated: int = 0) 
             budget(last.rehearsal) if last.rehearsal else PLAIN.missing,
             str(last.training.epochs),
             str(last.seed),
+            *(own.get(name, PLAIN.missing) for name in probing),
             *_results(summary),
         )
     diverged = sum(experiment.diverged is not None for experiment in found)
@@ -111,6 +120,17 @@ def _results(summary: StepSummary | None) -> Iterator[str]:
         return
     yield from (PLAIN.percent(share) for share in (summary.accuracy_when_learned, summary.accuracy_of_past))
     yield from map(PLAIN.number, (summary.mean_forgetting, summary.forgetting_range, summary.range_floor))
+
+
+def _measured(experiment: Experiment) -> dict[str, str]:
+    """How its last step was looked at, as named in `MEASURED`; empty of a first step."""
+    asked = experiment.chain[-1].spec.rehearsal
+    if asked is None:
+        return {}
+    after = {0: "none", 1: "each epoch"}.get(asked.probe_every, f"every {asked.probe_every}")
+    images = "all" if asked.probe_images is None else str(asked.probe_images)
+    probes = after if asked.probes is None else str(asked.probes)
+    return dict(zip(MEASURED, (probes, images, "yes" if asked.forecast else "no"), strict=True))
 
 
 def overview_view(rows: Sequence[Overview], title: str = OVER_SEEDS, without: str = "diverged") -> RenderableType:
@@ -192,12 +212,28 @@ def _classes(experiment: Shown, step: int) -> RenderableType:
         losses = [PLAIN.number(row[name]) for name in ("forgetting", "calibrated_forgetting")[: 1 + len(beside)]]
         forecast = [_forecast(row)] if predicted else []
         table.add_row(row["class_name"], *accuracies, *losses, *forecast, *measures)
-    reasons = sorted({reason for reason in past["missing"] if not pd.isna(reason)})
     title = f"Past classes after step {step} of {experiment.label}, most forgotten first (accuracy when learned and now)"
     remarks = [] if one is None else [f"calibrated: forgetting with {one}, which acts on predictions alone"]
     remarks += [PREDICTED] if predicted else []
     remarks += [ESTIMATED] if "nic_se" in past and past["nic_se"].notna().any() else []
-    return titled(title, table, *(f"–  {reason}" for reason in reasons), *remarks)
+    return titled(title, table, *_reasons(past), *remarks)
+
+
+def _reasons(past: pd.DataFrame) -> list[str]:
+    """Why values are missing, and of which classes."""
+    of: dict[str, list[str]] = {}
+    for name, missing in zip(past["class_name"], past["missing"], strict=True):
+        coefficients, *forecast = ("" if pd.isna(missing) else str(missing)).partition("no forecast: ")
+        for reason in (coefficients.rstrip("; "), "".join(forecast)):
+            if reason:
+                of.setdefault(reason, []).append(name)
+    every = f"all {len(past)} past classes" if len(past) > NAMED else ""
+    found = []
+    for reason, names in sorted(of.items()):
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        whose = every if every and len(names) == len(past) else f"{', '.join(names[:NAMED])}{more}"
+        found.append(f"–  {whose}: {reason}")
+    return found
 
 
 def _calibrated(experiment: Shown, shown: StepSummary) -> list[RenderableType]:
@@ -238,4 +274,16 @@ def _summary(experiment: Shown) -> RenderableType:
         values = (*uneven, spread, reliability, *(s.correlations[m] for m in MEASURES), *predicted, ceiling)
         table.add_row(str(s.step), PLAIN.percent(s.accuracy), *map(PLAIN.number, values))
     title = "How unevenly, and what saw it coming (ρ: rank correlation with forgetting)"
-    return titled(title, table, *basis_of_noise(experiment))
+    return titled(title, table, *_over_others(experiment.summaries), *basis_of_noise(experiment))
+
+
+def _over_others(summaries: Sequence[StepSummary]) -> list[str]:
+    """Of steps whose forecast does not know all past classes: what else ranked those that it knows."""
+    found = []
+    for s in summaries:
+        if s.forecast and s.forecast["ranked"] != s.ranked_classes:
+            beside = ", ".join(f"{MEASURES[name]} {PLAIN.number(s.forecast[name])}" for name in FORESEEN if name in MEASURES)
+            of = f"{s.forecast['ranked']:.0f} of {s.ranked_classes} past classes"
+            rho = PLAIN.number(s.forecast["rho"])
+            found.append(f"Step {s.step}: of {of} forecast, SIC, CIC and NIC are all known; over these ρ is {rho}, {beside}")
+    return found

@@ -2,7 +2,7 @@
 
 import math
 
-from forgetscope.analysis.experiments import FORESEEN, MEASURES, Experiment, StepSummary
+from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.analysis.observed import Observed
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
@@ -130,8 +130,9 @@ def _forecast(summary: StepSummary) -> str:
     """How good the forecast was, where there is one."""
     if not summary.forecast or math.isnan(summary.forecast["error"]):
         return ""
-    rho, error, share = (summary.forecast[name] for name in FORESEEN)
-    ranked = "" if math.isnan(rho) else f"ranked them with ρ = {PLAIN.number(rho)} and "
+    rho, known, error, share = (summary.forecast[name] for name in ("rho", "ranked", "error", "covered"))
+    whom = "them" if known == summary.ranked_classes else f"{known:.0f} of them"
+    ranked = "" if math.isnan(rho) else f"ranked {whom} with ρ = {PLAIN.number(rho)} and "
     held = "" if math.isnan(share) else f"; {PLAIN.percent(share)} of the classes lie in its intervals, test noise added"
     return f"The forecast, without past images, {ranked}missed by {PLAIN.number(error)} on average{held}."
 

@@ -293,7 +293,8 @@ def _forecasts(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str,
         beside = ", ".join(f"{name} {_told(row, name)}" for name in THREE)
         yield (
             f"Forecasts, which see no past image, rank with {_told(row, 'forecast')}, where with past images {beside} do "
-            f"({counted(row['n'], 'step')}). They miss forgetting by {_told(row, 'error')} on average, and "
+            f"({counted(row['n'], 'step')}, of each {PLAIN.number(row['classes'], 1)} classes on average). They miss "
+            f"forgetting by {_told(row, 'error')} on average, and "
             f"{_told(row, 'covered')} of the classes lie in their intervals once the noise of test images is added.",
             None,
         )
