@@ -160,7 +160,7 @@ class Forecaster:
     >>> import numpy as np
     >>> draws = np.random.default_rng(0)
     >>> features, nodes = draws.random((40, 3)), np.arange(40) % 4  # classes 0 and 1 are past, 2 and 3 new
-    >>> known = {node: KnownClass(np.full(3, 0.5), np.full(3, 0.1), "variance", 100, 0.8) for node in (0, 1)}
+    >>> known = {node: KnownClass(np.eye(3)[node], np.full(3, 0.1), "variance", 100, 0.8) for node in (0, 1)}
     >>> head = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [2, 2, 0]]), np.zeros(4)
     >>> forecaster = Forecaster(known, features, nodes, nodes > 1, {0: 10, 1: 10}, head, np.random.default_rng)
     >>> found = forecaster.forecast(features + 1e-3, head)  # hardly anything has moved
