@@ -38,7 +38,7 @@ def trained(store: Path, **options: Any) -> Iterator[tuple[nn.Module, Any, Cours
     step = prepare(first, StepSpec(**second.info["spec"]), data, settings)
     course = Course(torch.zeros(len(step.new_set.nodes), dtype=torch.int16))
     forecast = StepForecast(step) if spec.forecast else None
-    observer = Observer(step, forecast, course, store / "so-far", lambda: None)
+    observer = Observer(step, forecast, course, store, lambda: None)
     observer.epoch_ended(0, 0)
     yield step.network, step, course
     assert step.spec.rehearsal is not None

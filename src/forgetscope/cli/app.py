@@ -16,6 +16,7 @@ from forgetscope.cli.console import Commands, Unreadable, echo, onward, patientl
 from forgetscope.cli.ground_truth import lemma, simulate
 from forgetscope.cli.plans import training
 from forgetscope.cli.results import FormatOption, WidthOption, analyse, approximations, write_for_paper
+from forgetscope.cli.watch import watch
 from forgetscope.cli.words import explain
 from forgetscope.errors import TRACEBACK, SpecError
 
@@ -243,6 +244,7 @@ def config(
     typer.echo("\n# Next: forgetscope config > my.toml && forgetscope run my.toml --store results")
 
 
+app.command(epilog="Example: forgetscope watch results")(watch)
 app.command(epilog="Example: forgetscope explain FG-R")(explain)
 app.command(epilog="Example: forgetscope analyse results --out analysis")(analyse)
 app.command(epilog="Example: forgetscope lemma --data cifar100 --seed 1 -o lemma")(lemma)

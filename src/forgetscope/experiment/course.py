@@ -21,6 +21,7 @@ from forgetscope.learning.snapshots import Snapshot, momentum_of, save_snapshot
 from forgetscope.measuring.quantities import COEFFICIENTS
 from forgetscope.measuring.sums import Sums
 from forgetscope.store.tables import Measurements, Values
+from forgetscope.underway.progress import Beacon
 
 FORECASTS = "forecasts"  # among what was measured, in a snapshot
 SAVE_SECONDS = 300.0  # the longest stretch of training without a snapshot
@@ -86,7 +87,9 @@ class Saver:
         optimiser: torch.optim.SGD,
         course: Course,
         last: Snapshot | None,
+        beacon: Beacon,
     ) -> None:
+        self._beacon = beacon
         self._working, self._settings, self._stop = working, settings, stop
         self._network, self._optimiser, self._course = network, optimiser, course
         self._serial = 0 if last is None else last.serial
@@ -101,6 +104,7 @@ class Saver:
 
     def iteration_ended(self, so_far: EpochSoFar) -> None:
         self.so_far = so_far
+        self._beacon.beat(so_far.epoch + so_far.done / len(so_far.losses))
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self._save()
         self.look_up()
@@ -109,11 +113,13 @@ class Saver:
         """The epoch has been trained and measured."""
         self.so_far = None
         self._course.history.append({"epoch": end.epoch, "loss": end.loss, "accuracy": end.accuracy})
+        self._beacon.epoch_ended(end.epoch, end.loss)
         if not self._serial or time.monotonic() - self._saved >= self._pause:
             self._save()
 
     def look_up(self) -> None:
-        """Stop here if that is asked for."""
+        """Stop here if that is asked for; else a sign of life."""
+        self._beacon.beat()
         if not self._stop.requested:
             return
         epochs, done = len(self._course.history), 0 if self.so_far is None else self.so_far.done
@@ -121,6 +127,7 @@ class Saver:
         if self._serial or self.so_far is not None:
             self._save()
             where = f"after {counted(epochs, 'epoch')} and {counted(done, 'iteration')}"
+        self._beacon.stopped()
         raise Interrupted(f"Stopped and saved {where}. Run the same command again to continue.")
 
     def _save(self) -> None:

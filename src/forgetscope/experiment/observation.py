@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from forgetscope.experiment.course import Course, measurements
 from forgetscope.experiment.forecast import StepForecast
 from forgetscope.experiment.preparation import Prepared
-from forgetscope.files import replace_durably
+from forgetscope.files import replace_durably, replace_soon
 from forgetscope.measuring.coefficients import Coefficients
 from forgetscope.measuring.measurement import Measurement, ProbeData, measure, measure_all_layers, measure_with_method
 from forgetscope.measuring.method_gradients import MethodBatches
@@ -19,7 +19,7 @@ from forgetscope.measuring.quantities import QUANTITIES
 from forgetscope.measuring.subsampled.drawing import subsampled
 from forgetscope.measuring.sums import quantities_of
 from forgetscope.store import ALL_LAYERS, EVERY_ITERATION, OF_METHOD, RELEASED, parquet_bytes
-from forgetscope.store.tables import probes_table
+from forgetscope.store.tables import pairs_table, probes_table
 
 RELEASED_STEP = 2  # in later steps the released scripts read the right entry
 
@@ -27,13 +27,13 @@ RELEASED_STEP = 2  # in later steps the released scripts read the right entry
 class Observer:
     """Measures the network of a step in training, into its course; the training cannot tell.
 
-    `so_far`: where the probes so far are kept for whoever looks on. `look_up` is called before each batch of images: a probe
-    may take minutes, and somebody may want it to stop."""
+    `working`: where the tables of the probes so far are kept for whoever looks on. `look_up` is called before each batch of
+    images: a probe may take minutes, and somebody may want it to stop."""
 
     def __init__(
-        self, step: Prepared, forecast: StepForecast | None, course: Course, so_far: Path, look_up: Callable[[], None]
+        self, step: Prepared, forecast: StepForecast | None, course: Course, working: Path, look_up: Callable[[], None]
     ) -> None:
-        self._step, self._forecast, self._course, self._so_far = step, forecast, course, so_far
+        self._step, self._forecast, self._course, self._working = step, forecast, course, working
         self._data = _probe_data(step, look_up)
 
     def epoch_ended(self, epoch: int, iteration: int) -> None:
@@ -57,10 +57,18 @@ class Observer:
                     course.extra[RELEASED].add_terms(_terms(nic=measurement.released_nic), iteration)
                 if of_method is not None:
                     course.extra[OF_METHOD].add_terms(_terms(**vars(of_method)), iteration)
-                table = probes_table(measurements(course.measured), self._step.past, course.forecast_array())
-                replace_durably(self._so_far, parquet_bytes(table), missing_ok=True)
+                self._write_tables()
         if spec.is_probed_in_all_layers(epoch):
             course.extra[ALL_LAYERS].add_terms(whole, iteration)
+
+    def _write_tables(self) -> None:
+        """Of the probes so far. Pairs first: whoever reads the probes finds those of at least as many."""
+        found, step = measurements(self._course.measured), self._step
+        pairs = pairs_table(found, step.classes, len(step.past))
+        with suppress(OSError):  # for onlookers alone: no reason to stop
+            replace_soon(self._working / "pairs.parquet", parquet_bytes(pairs, "pairs"))
+        probes = probes_table(found, step.past, self._course.forecast_array())
+        replace_durably(self._working / "probes.parquet", parquet_bytes(probes), missing_ok=True)
 
     def _measured(self, epoch: int) -> tuple[Measurement, Coefficients | None]:
         """One probe, and what the method's own loss does at it, if that is asked for."""

@@ -39,6 +39,7 @@ from forgetscope.store.tables import (
     probes_table,
     rehearsal_table,
 )
+from forgetscope.underway.progress import Beacon, Facts
 
 
 def run_step(
@@ -190,8 +191,9 @@ def _train(
         course.load_measured(snapshot.measured)
         course.history = snapshot.history
         course.image_history.copy_(snapshot.images)
-    saver = Saver(working, settings, stop, network, optimiser, course, snapshot)
-    observer = Observer(step, forecast, course, working / "probes.parquet", saver.look_up)
+    beacon = _beacon(step, working, snapshot)
+    saver = Saver(working, settings, stop, network, optimiser, course, snapshot, beacon)
+    observer = Observer(step, forecast, course, working, saver.look_up)
     demand_unchanged(step.data)  # all images to train on and to measure have been copied by now
     if snapshot is None:
         observer.epoch_ended(0, 0)
@@ -219,6 +221,15 @@ def _train(
         saver.epoch_ended(end)
         on_epoch(end)
     return course
+
+
+def _beacon(step: Prepared, working: Path, snapshot: Snapshot | None) -> Beacon:
+    """Lit at once: a watcher sees the step before its first probe has ended."""
+    names = [step.data.classes[label] for label in step.classes]
+    facts = Facts(working.name, step.spec.step, len(step.past), step.classes, names, step.spec.training.epochs)
+    beacon = Beacon(working, facts, epoch=0.0 if snapshot is None else float(snapshot.epoch))
+    beacon.beat()
+    return beacon
 
 
 def _facts(step: Prepared, accuracy: NDArray[np.float64]) -> ClassFacts:

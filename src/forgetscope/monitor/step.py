@@ -34,7 +34,7 @@ from forgetscope.monitor.passes import NothingPastError, Passes
 from forgetscope.monitor.place import Held, take_place
 from forgetscope.monitor.prospects import Prospects, of_classes
 from forgetscope.monitor.record import Classes, Learned, learned_before, tables_of
-from forgetscope.monitor.risk import AtRisk, at_risk, predicted_at_risk
+from forgetscope.monitor.risk import AtRisk, at_risk, at_risk_by_forecast
 from forgetscope.monitor.sampling.probing import AUTOMATIC, Probing, checked_epochs
 from forgetscope.monitor.sampling.sampled import Selection
 from forgetscope.monitor.states import check_state
@@ -45,6 +45,7 @@ from forgetscope.monitor.weighting import Alpha, weighted
 from forgetscope.store import Store
 from forgetscope.store.observed import ObservedRecord, Settings, commit_observed, running_key, write_running
 from forgetscope.store.tables import Predictions
+from forgetscope.underway.progress import Beacon, Facts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,6 +138,7 @@ class MonitoredStep:
         self._begun_elsewhere = False  # in another store, where the earlier steps are
         self._is_alpha_missed = False
         self._lock = Held()
+        self._beacon: Beacon | None = None  # lit when the classes are known
         self._refusing: set[str] = set()  # which of log and tell failed
         self._head_nodes, self._network = 0, kind_of(given.network)
         self._began, self._probe_seconds, self._earlier_probes = time.monotonic(), 0.0, 0
@@ -214,6 +216,8 @@ class MonitoredStep:
         self.epoch += 1
         if self._probing.is_due(self.epoch):
             self._probe()
+        elif self._beacon is not None:
+            self._beacon.epoch_ended(self.epoch)
         if self._measures and self.alpha is None and not self._is_alpha_missed:
             self._is_alpha_missed = True
             warn(f"forgetscope: {self._alpha.said} An epoch of step {self._told.name}/{self.number} has ended.")
@@ -223,6 +227,8 @@ class MonitoredStep:
         """Of one batch of the training: where alpha was not given, it is the share of past classes in these."""
         self._demand_open()
         self._alpha.count(labels, self._classes.past, self._classes.new)
+        if self._beacon is not None:
+            self._beacon.beat()
 
     def evaluate(self, test: Data) -> None:
         """Accuracy per class on test images, and so forgetting from the second step on. To be called when training is done.
@@ -268,7 +274,7 @@ class MonitoredStep:
         if found is not None and (self._only_memory or not len(self._raw)):
             raw = self._prospects.forecasts(0.5, len(self._probed))
             assert raw is not None
-            return predicted_at_risk(raw, found, classes.past, names, most)
+            return at_risk_by_forecast(raw, found, classes.past, names, most)
         if not len(self._raw):
             return None
         sources = (*classes.measured, *classes.new)
@@ -493,10 +499,21 @@ class MonitoredStep:
                 self._predict()
         self._probed.append(self.epoch)
         write_running(self._told.store, self._record("running"))
+        self._signal()
         found = self._forecasts()
         self._log(series(self.coefficients, self.at_risk(CLASSES), {} if found is None else of_classes(found, self._weight)))
         if self._told.tell is not None and (self._measures or found is not None) and self.epoch:
             self._hand_on("tell", lambda tell: tell(f"Epoch {self.epoch}. {self.at_risk()!r}"))
+
+    def _signal(self) -> None:
+        """How far the step is, for whoever looks on."""
+        if self._beacon is None:
+            told, classes = self._told, self._classes
+            names = [storable(told.names.get(label, str(label))) for label in classes.seen]
+            title, epochs = f"{told.name}/{self.number}", checked_epochs(self._given.epochs)
+            facts = Facts(title, self.number, len(classes.past), classes.seen, names, epochs)
+            self._beacon = Beacon(told.store.working(running_key(told.name, self.number)), facts, epoch=self.epoch)
+        self._beacon.epoch_ended(self.epoch)
 
     def _predict(self) -> None:
         nic = self._raw.values[-1][QUANTITIES.index("nic")].tolist() if len(self._raw) and self._passes.only_memory else []

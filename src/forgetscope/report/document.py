@@ -12,6 +12,7 @@ from forgetscope.analysis.observed import Observed, ObservedAnalysis
 from forgetscope.analysis.questions.policies import PolicyComparison
 from forgetscope.analysis.rows import records
 from forgetscope.report.words.findings import unanalysed
+from forgetscope.underway.running import Finished, UnderWay, Watched
 
 if TYPE_CHECKING:
     from forgetscope.analysis.results import Analysis
@@ -95,4 +96,26 @@ def experiment_line(experiment: Experiment) -> dict[str, Any]:
         "network": experiment.network,
         "seed": experiment.chain[0].spec.seed,
         "simulated": experiment.simulated,
+    }
+
+
+def watch_document(found: Sequence[UnderWay], finished: Sequence[Finished]) -> dict[str, Any]:
+    """Steps that are alive, those that are not (silent, or stopped), and the latest that are done."""
+    alive = [_under_way(one) for one in found if one.is_alive]
+    rest = [{**_under_way(one), "state": one.progress.state, "silent_seconds": one.silent} for one in found if not one.is_alive]
+    return study_document(running=alive, silent=rest, finished=list(finished))
+
+
+def _under_way(one: UnderWay) -> dict[str, Any]:
+    names = ("step", "number", "epoch", "epochs", "loss", "seconds_left", "heartbeat")
+    return {**{name: getattr(one.progress, name) for name in names}, "at_risk": [_at_risk(row) for row in one.at_risk]}
+
+
+def _at_risk(row: Watched) -> dict[str, Any]:
+    """forecast: of forgetting when the step ends, where there is a model for it."""
+    risk = row.risk
+    return {
+        **{"class_id": risk.label, "class_name": risk.name, "rank": risk.rank, "moved": risk.moved},
+        **{"sic": risk.sic, "cic": risk.cic, "nic": risk.nic, "why": risk.why},
+        **{"loss_all": row.loss_all, "loss_rehearsed": row.loss_rehearsed, "forecast": None},
     }

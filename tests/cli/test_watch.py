@@ -1,0 +1,145 @@
+"""`forgetscope watch`, as somebody types it beside a run, or a script asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_app import COMMAND, invoke
+
+from conftest import TINY, heed_interruptions
+from underway.test_lookout import everything, halted, say, stopped
+
+__all__ = ["halted", "stopped"]  # fixtures
+
+PROMISED = {"step", "epoch", "epochs", "loss", "seconds_left", "at_risk"}
+OF_CLASSES = {"class_id", "class_name", "rank", "moved", "sic", "nic", "why", "forecast"}
+
+
+def looked(store: Path) -> dict[str, Any]:
+    result = invoke("watch", store, "--once", "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_a_script_gets_what_runs_and_what_is_done(halted: Path) -> None:
+    before = everything(halted)
+    found = looked(halted)
+    assert set(found) == {"running", "silent", "finished"}
+    assert found["running"] == []
+    (one,) = found["silent"]
+    assert set(one) >= PROMISED
+    assert one["state"] == "stopped"
+    assert all(set(row) >= OF_CLASSES for row in one["at_risk"])
+    assert [row["rank"] for row in one["at_risk"]] == [1, 2, 3]
+    assert [step["number"] for step in found["finished"]] == [1]
+    assert everything(halted) == before
+
+
+def test_a_person_is_told_what_became_of_a_run_and_what_to_type_next(halted: Path) -> None:
+    shown = invoke("watch", halted, "--once").stdout
+    assert "Nothing is running in" in shown
+    assert "was stopped after epoch 1" in shown
+    assert "The command that ran it goes on from there." in shown
+    assert f"forgetscope show {halted}" in shown
+    say(halted, state="running", heartbeat="2020-01-01T00:00:00+00:00")
+    assert "it was killed, or its machine stands still" in invoke("watch", halted, "--once").stdout
+
+
+def test_names_of_classes_cannot_control_a_terminal(halted: Path) -> None:
+    say(halted, state="running", heartbeat="2999-01-01T00:00:00+00:00", names=["\x1b[31mred", "[bold]b", "c\nd", "e", "f"])
+    shown = invoke("watch", halted, "--once").stdout
+    assert "\x1b" not in shown
+    assert "[bold]b" in shown
+
+
+def test_a_folder_that_is_no_store_is_told(tmp_path: Path) -> None:
+    result = invoke("watch", tmp_path, "--once")
+    assert (result.exit_code, "There is no store at" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_the_terminal_is_left_as_it_was(halted: Path, how: signal.Signals) -> None:
+    say(halted, state="running", heartbeat="2999-01-01T00:00:00+00:00", step="/" * 3)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "watch", str(halted), "--every", "0.2"],
+        stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=heed_interruptions, env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    shown = read_until(ours, b"Ctrl-C ends this")
+    process.send_signal(how)
+    shown += read_until(ours, b"\x1b[?1049l")
+    assert process.wait(timeout=30) == 0
+    assert shown.count(b"\x1b[?1049h") == shown.count(b"\x1b[?1049l") == 1  # a screen of its own, and back
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is there again
+    assert b"Traceback" not in shown
+
+
+def read_until(terminal: int, what: bytes) -> bytes:
+    found, until = b"", time.monotonic() + 60
+    while what not in found:
+        assert time.monotonic() < until, found
+        if select.select([terminal], [], [], 1)[0]:
+            try:
+                found += os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+    return found
+
+
+@pytest.mark.slow
+def test_beside_a_real_run_that_is_killed_and_goes_on(tmp_path: Path) -> None:
+    """Seen in its second step with classes at risk; dead after kill -9 once it has been silent; gone when it is done."""
+    config, store = tmp_path / "run.toml", tmp_path / "store"
+    options = {**TINY, "sequence": [[0, 1, 2], [3, 4]], "epochs": 60}
+    config.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in options.items()), encoding="utf-8")
+    command = [*COMMAND, "run", str(config), "--store", str(store), "--threads", "1"]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until, found = time.monotonic() + 240, {"running": []}
+    while not (found["running"] and found["running"][0]["at_risk"]):
+        assert time.monotonic() < until
+        assert run.poll() is None
+        if (store / "steps").is_dir():
+            found = looked(store)
+        time.sleep(0.1)
+    one = found["running"][0]
+    assert (one["number"], one["epochs"], len(one["at_risk"])) == (2, 60, 3)
+    assert one["at_risk"][0]["class_name"].startswith("digit")
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    say(store, heartbeat="2020-01-01T00:00:00+00:00")
+    assert [one["state"] for one in looked(store)["silent"]] == ["running"]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    found = looked(store)
+    assert found["running"] == found["silent"] == []
+    assert [step["number"] for step in found["finished"]] == [2, 1]
+
+
+def test_into_a_pipe_it_prints_each_change(halted: Path) -> None:
+    say(halted, state="running", heartbeat="2999-01-01T00:00:00+00:00")
+    process = subprocess.Popen(
+        [*COMMAND, "watch", str(halted), "--json", "--every", "0.2"],
+        stdout=subprocess.PIPE, text=True, preexec_fn=heed_interruptions,
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    assert [one["epoch"] for one in first["running"]] == [1]
+    say(halted, epoch=2)
+    second = json.loads(process.stdout.readline())
+    assert [one["epoch"] for one in second["running"]] == [2]
+    shutil.rmtree(halted / "working")
+    assert json.loads(process.stdout.readline())["running"] == []
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+    process.stdout.close()
