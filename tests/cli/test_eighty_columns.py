@@ -32,6 +32,7 @@ COMMANDS = {  # each as a user types it, in an order in which everything is ther
     "config": ["config"],
     "explain": ["explain", "explain SIC", "explain FG-R", "explain step"],
     "run": ["run tiny.toml --store one --threads 1", "run tiny.toml --store two --threads 1 --set all_layers_every=1"],
+    "watch": ["watch one --once", "watch seen --once"],
     "show": [
         "show one",
         "show one --step 2",

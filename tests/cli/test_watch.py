@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 from test_app import COMMAND, invoke
+from typer.testing import CliRunner
 
 from conftest import TINY, heed_interruptions
+from forgetscope.cli.app import app
 from underway.test_lookout import everything, halted, say, stopped
 
 __all__ = ["halted", "stopped"]  # fixtures
@@ -54,6 +56,14 @@ def test_a_person_is_told_what_became_of_a_run_and_what_to_type_next(halted: Pat
     assert f"forgetscope show {halted}" in shown
     say(halted, state="running", heartbeat="2020-01-01T00:00:00+00:00")
     assert "it was killed, or its machine stands still" in invoke("watch", halted, "--once").stdout
+
+
+def test_classes_at_risk_fit_eighty_columns(halted: Path) -> None:
+    say(halted, state="running", heartbeat="2999-01-01T00:00:00+00:00", names=["maple tree", "owl", "a fox", "snake", "d"])
+    shown = CliRunner().invoke(app, ["watch", str(halted), "--once"], env={"COLUMNS": "80"}).stdout
+    assert "1 step is running" in shown
+    assert {"maple", "owl", "memory", "down"} & set(shown.split())
+    assert max(len(line) for line in shown.splitlines() if "/" not in line) <= 80  # a path is not broken
 
 
 def test_names_of_classes_cannot_control_a_terminal(halted: Path) -> None:

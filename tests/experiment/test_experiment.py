@@ -115,7 +115,13 @@ def test_an_interrupted_step_goes_on_from_its_snapshot_to_the_same_bytes(tmp_pat
     with pytest.raises(KeyboardInterrupt):
         run_experiment(RunSpec(**TINY), store, device="cpu", threads=1, progress=StopsOnce())
     working = store.working(steps[1].id)
-    assert sorted(p.name for p in working.iterdir()) == ["pairs.parquet", "parent", "probes.parquet", "progress.json", "snapshot-1"]
+    assert sorted(p.name for p in working.iterdir()) == [
+        "pairs.parquet",
+        "parent",
+        "probes.parquet",
+        "progress.json",
+        "snapshot-1",
+    ]
 
     class Counts(Watcher):
         epochs: list[tuple[int, int]]

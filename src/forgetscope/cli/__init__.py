@@ -1,8 +1,9 @@
 """The command line: parse, call the library, print.
 
 `app` joins the commands and has the first ones; `bench`, `data` and `store` are groups; `comparisons`, `results` and
-`ground_truth` are further commands, `watch` shows what runs, `words` explains what is in their tables, `observed` is what some do with steps of a
-monitor. `options` are shared, `plans` is for commands that run one, `console` prints, `streams` mends the standard streams.
+`ground_truth` are further commands, `watch` shows what runs, `words` explains what is in their tables, `observed` is what some
+do with steps of a monitor. `options` are shared, `plans` is for commands that run one, `console` prints, `streams` mends the
+standard streams.
 """
 
 
