@@ -246,13 +246,20 @@ def test_what_is_no_forecast_is_refused_with_its_value(learned: tuple[nn.Module,
         ({"new": images(2, 3)}, "Class 2 is both in keepsakes and in new"),
         ({"new": new, "memory": images(3)}, "Class 3 is both in memory and in new"),
         ({"new": new[0]}, "new= is a Tensor. Give a pair"),
-        ({"new": (new[0][:0], new[1][:0])}, "new_images are empty"),
+        ({"new": (new[0][:0], new[1][:0])}, r"new\[0\] are empty"),
         ({"new": new, "alpha": 2}, "alpha = 2 is not between 0 and 1"),
         ({"new": new, "names": {0: "owl"}}, "names has no name for class 1"),
     ]
     for given, message in cases:
         with pytest.raises(InputError, match=message):
             fs.Forecast(net, kept, **given)
+    empty = (new[0][:0], new[1][:0])
+    with pytest.raises(InputError, match=r"memory= has no image\. Where nothing is rehearsed, give memory=None"):
+        fs.Forecast(net, kept, new=new, memory=empty)
+    with pytest.raises(InputError, match=r"keepsakes is a NoneType\. Give what fs\.keepsakes\(\.\.\.\) gave"):
+        fs.Forecast(net, None, new=new)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^images are empty"):
+        fs.keepsakes(net, *empty)
     with pytest.raises(InputError, match="There is no past class in keepsakes or memory"):
         fs.Forecast(net, fs.Keepsakes({}), new=new)
     with pytest.raises(InputError, match="The keepsake of class 0 is of 8 features, and the network has 6"):

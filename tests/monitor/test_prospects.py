@@ -550,3 +550,8 @@ def test_keepsakes_travel_and_are_asked_for_and_strange_ones_are_refused(tmp_pat
     (second.folder / "manifest.json").write_bytes(manifest_bytes(contents))
     with pytest.raises(DamagedStep, match=r"forecast of class 0 is 0.5, and by probes.parquet "):
         here.observed("own")[1].verify()
+
+
+def test_probes_that_runs_choose_are_refused_with_what_to_say_instead(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r'probes = "auto" is for runs.* Give a number of probes, with epochs='):
+        fs.Monitor(tmp_path, "own", probes="auto")  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -74,6 +74,11 @@ class Forecast:
         head: nn.Module | None = None,
         names: Mapping[int, str] | Sequence[str] | None = None,
     ) -> None:
+        if not isinstance(keepsakes, Mapping):
+            what = f"keepsakes is a {type(keepsakes).__name__}"
+            raise InputError(
+                f"{what}. Give what fs.keepsakes(...) gave, or its state_dict(); fs.Keepsakes({{}}) where nothing was kept."
+            )
         kept = keepsakes if isinstance(keepsakes, Keepsakes) else Keepsakes.from_state_dict(keepsakes)
         self.alpha, self._kept, self._prepare, self._head = checked_alpha(alpha), kept, prepare, head
         self._new, stored = _pair("new", new), None if memory is None else _pair("memory", memory)
@@ -168,7 +173,9 @@ class Forecast:
 def _pair(which: str, given: Pair) -> tuple[Tensor, Tensor]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise InputError(f"{which}= is a {type(given).__name__}. Give a pair: images [n, ...] and their labels.")
-    return whole(which, *given)
+    if which == "memory" and isinstance(given[1], Sized) and not len(given[1]):
+        raise InputError("memory= has no image. Where nothing is rehearsed, give memory=None.")
+    return whole(which, *given, (f"{which}[0]", f"{which}[1]"))
 
 
 def _chosen(memory: tuple[Tensor, Tensor] | None, new: tuple[Tensor, Tensor]) -> Chosen:

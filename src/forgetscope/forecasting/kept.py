@@ -198,7 +198,7 @@ def keepsakes(
     """
     if kind not in get_args(Spread):
         raise InputError(f"kind = {kind!r} is none of {', '.join(map(repr, get_args(Spread)))}.")
-    pixels, nodes = whole("new", images, labels)
+    pixels, nodes = whole("new", images, labels, ("images", "labels"))
     few = next(prepared(pixels[:CHECKED], prepare, CHECKED))
     with featured(network, few, head, "fs.keepsakes(network, images, labels") as net:
         if (highest := int(nodes.max())) >= net.last.nodes:

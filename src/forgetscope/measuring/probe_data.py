@@ -220,17 +220,18 @@ def images_and_labels(images: object, labels: object, names: tuple[str, str]) ->
     return pixels, nodes
 
 
-def whole(which: str, images: object, labels: object) -> tuple[Tensor, Tensor]:
-    """All images of past or new classes, which is what messages call them; finite, and one at least."""
-    pixels, nodes = images_and_labels(images, labels, (f"{which}_images", f"{which}_labels"))
+def whole(which: str, images: object, labels: object, called: tuple[str, str] | None = None) -> tuple[Tensor, Tensor]:
+    """All images of past or new classes; finite, and one at least. called: how messages call images and labels."""
+    of_images, of_labels = called or (f"{which}_images", f"{which}_labels")
+    pixels, nodes = images_and_labels(images, labels, (of_images, of_labels))
     if not len(nodes):
-        raise InputError(f"{which}_images are empty. Give the images of at least one {which} class.")
+        raise InputError(f"{of_images} are empty. Give the images of at least one {which} class.")
     for start in range(0, len(nodes) if pixels.is_floating_point() else 0, 1000):  # so many at a time: masks cost memory
         odd = (~pixels[start : start + 1000].isfinite().flatten(1).all(dim=1)).nonzero()
         if len(odd):
             position = start + int(odd[0])
             raise InputError(
-                f"{which}_images[{position}], of class {int(nodes[position])}, is not finite. Mend it or leave it out."
+                f"{of_images}[{position}], of class {int(nodes[position])}, is not finite. Mend it or leave it out."
             )
     return pixels, nodes
 

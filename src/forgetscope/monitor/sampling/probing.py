@@ -77,6 +77,11 @@ def checked_probe_images(given: object) -> Images:
 
 def checked_probes(given: object) -> int | None:
     """A user's number of probes of a step."""
+    if given == "auto":
+        raise InputError(
+            'probes = "auto" is for runs, which know their epochs. Give a number of probes, with epochs= of each step; '
+            'probe_images="auto", the default, makes each of them cheap.'
+        )
     if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 2):
         raise InputError(f"probes = {given!r:.60}: 2 or more in a step, the first before training and the last at its end.")
     return given
