@@ -62,7 +62,7 @@ def test_as_a_user_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     steps = len(fs.Store(tmp_path / "replication").ids())
     assert steps > 0
     assert f"{steps} steps imported into replication, 0 there already." in result.stdout
-    assert "Look at it: forgetscope show replication" in result.stdout
+    assert "Next: forgetscope report replication\n      forgetscope show replication" in result.stdout
 
 
 def test_an_installation_without_them_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

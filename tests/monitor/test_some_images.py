@@ -280,7 +280,7 @@ def test_without_a_number_of_epochs_there_is_a_probe_after_each_and_that_is_told
         ({"probe_images": "some"}, "probe_images = 'some'"),
         ({"probe_images": True}, "probe_images = True"),
         ({"probes": 1}, "probes = 1: 2 or more"),
-        ({"probes": "auto"}, "probes = 'auto': 2 or more"),
+        ({"probes": "auto"}, 'probes = "auto" is for runs, which know their epochs'),
     ],
 )
 def test_what_is_no_number_is_refused_before_training(named: dict[str, Any], message: str, tmp_path: Path) -> None:
