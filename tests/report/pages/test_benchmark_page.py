@@ -563,6 +563,44 @@ def test_the_share_of_training_decides_what_is_flagged(analysis: Analysis, page:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(
+    ("all_images", "rehearsed", "told"), [((1, 2), (1, 0), True), ((1, 2), (1, 2), False), ((2, 1), (1, 0), False)]
+)
+def test_the_gap_of_losses_is_called_a_mechanism_where_they_part(
+    page: Page, all_images: tuple[int, int], rehearsed: tuple[int, int], *, told: bool
+) -> None:
+    text = page.evaluate(
+        """([all, own]) => {
+            const trace = ([first, last]) => [1, first, last - first], chart = element("div", {});
+            chart.tools = element("div", {});
+            return lossPart({ loss_full: [trace(all)], loss_rehearsal: [trace(own)], rehearsed: [5] }, 0, chart).textContent;
+        }""",
+        [all_images, rehearsed],
+    )
+    assert ("learned by heart" in text) == told
+    assert f"the loss is {all_images[1]}.00 on all its images (at first {all_images[0]}.00)" in text
+
+
+@pytest.mark.browser
+def test_early_warning_is_restored_from_its_address(page: Page) -> None:
+    visit(page, "warning")
+    experiments = page.locator("#warning-controls select").last
+    last = experiments.locator("option").last.get_attribute("value")
+    assert last is not None
+    assert last != experiments.input_value()
+    experiments.select_option(last)
+    page.get_by_label("Share of training seen").press("End")
+    address = page.url
+    assert f"experiment={last[:8]}" in address
+    assert "share=1" in address
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator("#warning-body p").first.wait_for()
+    assert page.locator("#warning-controls select").last.input_value() == last
+    assert page.locator("#warning-controls output").inner_text() == "after 100\u202f% of training"
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("tab", ["headline", "explorer", "warning", "policies", "methods"])
 def test_keys_alone_reach_everything_in_a_tab(page: Page, tab: str) -> None:
     visit(page, tab)
@@ -580,6 +618,11 @@ def test_a_class_is_sought_by_typing_its_name(page: Page) -> None:
     page.keyboard.press("Enter")
     page.locator("#classes th", has_text="Experiment").first.wait_for()
     assert page.evaluate("readState().all") == "class"
+    choosers = page.locator("#explorer-controls select")
+    chosen = [one.evaluate("list => list.selectedOptions[0].textContent") for one in choosers.all()]
+    assert "all" in chosen
+    assert not any("kept" in text for text in chosen)
+    assert "trace" not in page.locator("#scatter").inner_text()
 
 
 @pytest.mark.browser
@@ -651,6 +694,20 @@ def test_print_shows_every_section_but_the_explorer_drawn_in_light_colours(page:
     assert page.locator("[data-exhibit] .body[aria-busy]").count() == 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.browser
+def test_a_browser_that_prints_by_itself_finds_everything_drawn(page: Page) -> None:
+    busy = """event => new Promise(done => {
+        if (event) dispatchEvent(new Event(event));
+        setTimeout(() => done(document.querySelectorAll("[data-exhibit] .body[aria-busy]").length));
+    })"""
+    assert page.evaluate(busy) > 0
+    page.evaluate("readAhead()")
+    assert page.evaluate(busy, "beforeprint") == 0
+    assert page.locator("#figures .exhibit").count() == page.locator("#figures .chart.drawn").count() > 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.wait_for_function("!document.documentElement.classList.contains('printing')")
 
 
 @pytest.mark.browser

@@ -56,6 +56,18 @@ def test_the_worst_are_the_first_that_were_learned() -> None:
     assert [bar.past.id for bar in picture(barely).worst] == [3]
 
 
+def test_a_class_that_was_clearly_forgotten_less_than_the_average_is_not_among_the_worst() -> None:
+    found = picture(example(0.9, 0.2, 0.2))
+    assert [bar.kind for bar in found.bars] == ["more", "less", "less"]
+    assert [bar.past.id for bar in found.worst] == [0]
+
+
+def test_where_nothing_is_concluded_no_class_is_told_from_the_others() -> None:
+    found = picture(example(0.6, 0.3, 0.0), conclusive=False)
+    assert found.kinds == {"unjudged"}
+    assert len(found.worst) == 3
+
+
 def test_many_classes_stand_side_by_side() -> None:
     assert not picture(example(*[0.1] * LINES)).side_by_side
     assert picture(example(*[0.1] * (LINES + 1))).side_by_side

@@ -14,7 +14,9 @@ import pandas as pd
 
 from forgetscope.analysis.exhibits.figures import FIGURES
 from forgetscope.analysis.exhibits.tables import TABLES
-from forgetscope.analysis.inputs.samples import PAPER_NAMES, Sample
+from forgetscope.analysis.inputs.samples import Sample
+from forgetscope.analysis.questions.example import Example
+from forgetscope.analysis.questions.learned_classes import learned_classes
 from forgetscope.analysis.results import Analysis
 from forgetscope.report.exhibited import Shown, exhibited
 from forgetscope.report.pages.compared import compared_boards, compared_policies, policy_table, side_by_side, verdicts
@@ -28,6 +30,7 @@ from forgetscope.report.words.captions import notes, share_text
 from forgetscope.report.words.headlines import Headline, headlines
 
 Floors = dict[tuple[str, ...], float]
+TITLES = {"cifar100": "CIFAR-100", "tiny-imagenet": "Tiny-ImageNet"}  # of data sets, as figures say them
 UNEVEN = ("FG-R", "FG-HG")
 WHERE = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct")
 SCRIPTS = (
@@ -51,7 +54,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     in_pairs = [shown for shown in (compared, ranked) if shown is not None]
     return page(
         "benchmark.html.j2",
-        title=", ".join(dict.fromkeys(PAPER_NAMES.get(sample.dataset, sample.dataset) for sample in samples)) or "empty store",
+        title=", ".join(dict.fromkeys(TITLES.get(sample.dataset, sample.dataset) for sample in samples)) or "empty store",
         simulated=simulated,
         openings=_openings(analysis),
         claims={} if simulated else analysis.more["claims"]["verdict"].value_counts().to_dict(),
@@ -95,10 +98,14 @@ def _openings(analysis: Analysis) -> list[tuple[Headline, Picture | None, str, s
     of = [(sample, step) for sample in analysis.collection.samples for step in sample.numbers]
     every = zip(headlines(analysis), of, strict=True)
     return [
-        (one, picture(one.picture) if one.picture else None, sample.benchmark, _pooled(sample, step))
+        (one, _picture(one.picture, sample, step), sample.benchmark, _pooled(sample, step))
         for one, (sample, step) in every
         if one.cards
     ]
+
+
+def _picture(shown: Example | None, sample: Sample, step: int) -> Picture | None:
+    return None if shown is None else picture(shown, conclusive=learned_classes(sample, step).conclusive)
 
 
 def _pooled(sample: Sample, step: int) -> str:

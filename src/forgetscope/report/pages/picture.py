@@ -28,7 +28,9 @@ class Bar:
     length: float
     band: tuple[float, float] | None
     clipped: str  # `left` or `right` where it reaches beyond the scale
-    kind: str  # beside the band: `more`, `alike`, `less`; `barely` learned; or `unknown`
+    kind: (
+        str  # beside the band: `more`, `alike`, `less`; `barely` learned; `unknown`; or `unjudged`, where nothing is concluded
+    )
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class Picture:
 
     @property
     def worst(self) -> list[Bar]:
-        return [bar for bar in self.bars if bar.kind != "barely" and math.isfinite(bar.past.forgetting)][:WORST]
+        """The most forgotten, of those that were not clearly forgotten less than the average."""
+        first = [bar for bar in self.bars if bar.kind != "barely" and math.isfinite(bar.past.forgetting)][:WORST]
+        return [bar for bar in first if bar.kind != "less"]
 
     @property
     def side_by_side(self) -> bool:
@@ -55,8 +59,9 @@ class Picture:
         return any(bar.band for bar in self.bars)
 
 
-def picture(example: Example) -> Picture:
-    """Bars are on one scale, of the share of the accuracy that was lost: all of it at most, and at least minus that."""
+def picture(example: Example, *, conclusive: bool = True) -> Picture:
+    """Bars are on one scale, of the share of the accuracy that was lost: all of it at most, and at least minus that.
+    conclusive: whether anything is concluded from its classes; else none is told from the others."""
     clear = [one for one in example.classes if not one.barely_learned and math.isfinite(one.forgetting)]
     mean = sum(one.forgetting for one in clear) / len(clear) if clear else math.nan
     ends = [0.0, *(one.forgetting for one in clear), *(end for one in clear for end in _alike(one, mean))]
@@ -80,7 +85,7 @@ def picture(example: Example) -> Picture:
                 length=round(end - start, 2),
                 band=(band[0], round(band[1] - band[0], 2)) if band else None,
                 clipped="left" if forgotten < low else "right" if forgotten > high else "",
-                kind=_kind(one, mean),
+                kind=_kind(one, mean, conclusive),
             )
         )
     return Picture(example.step[:8], bars, list(_ticks(low, high)), place(0.0))
@@ -92,9 +97,11 @@ def _alike(one: PastClass, mean: float) -> tuple[float, ...]:
     return () if one.barely_learned or not math.isfinite(reach + mean) else (mean - reach, mean + reach)
 
 
-def _kind(one: PastClass, mean: float) -> str:
+def _kind(one: PastClass, mean: float, conclusive: bool) -> str:
     if one.barely_learned:
         return "barely"
+    if not conclusive:
+        return "unjudged"
     band = _alike(one, mean)
     if not band:
         return "unknown"

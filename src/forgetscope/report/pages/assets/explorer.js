@@ -93,13 +93,17 @@ async function startExplorer() {
   function fillChoosers() {
     const { cells } = groups[view.group];
     group.list.value = view.group;
-    partition.list.fill(cells.map((one, i) => [i, cellName(one)]));
-    partition.list.value = view.cell;
-    run.list.fill([
-      ...cellOf().experiments.map((one, k) => [k, runName(one) + (runs[k].detail ? ", in detail" : "")]),
-      ...(runs.length > 1 ? [["partition", "all together"]] : []),
-      ...(view.all === "class" ? [["class", "all with the class that was sought"]] : []),
-    ]);
+    const everywhere = view.all === "class"; // then experiments of one partition are not to be told from others
+    partition.list.fill([...(everywhere ? [["class", "all"]] : []), ...cells.map((one, i) => [i, cellName(one)])]);
+    partition.list.value = everywhere ? "class" : view.cell;
+    run.list.fill(
+      everywhere
+        ? [["class", "all with the class that was sought"]]
+        : [
+            ...cellOf().experiments.map((one, k) => [k, runName(one) + (runs[k].detail ? ", in detail" : "")]),
+            ...(runs.length > 1 ? [["partition", "all together"]] : []),
+          ],
+    );
     run.list.value = view.all || view.run;
     measure.list.value = view.measure;
     fillSearch();
@@ -148,10 +152,11 @@ async function startExplorer() {
     return [{ ...found, sought: id }, id];
   }
 
-  async function restore() {
+  // named: whether the address was followed just now; who names a class in it wants to see it.
+  async function restore({ named = true } = {}) {
     const state = readState(),
       [place, id] = placeOf(state),
-      reveal = id !== null; // who names a class wants to see it
+      reveal = named && id !== null;
     if (id !== null && !state.experiment && !alone && place.all !== "partition") {
       const { cells } = groups[place.group];
       for (const [c, cell] of state.step && place.all !== "class" ? cells.entries() : []) {
@@ -278,6 +283,7 @@ async function startExplorer() {
       y: ys,
       type: "scatter",
       mode: named ? "markers+text" : "markers",
+      showlegend: false,
       hoverinfo: "none",
       text: names.map((name, k) => (places[k] ? plain(name) : "")),
       textposition: names.map((_, k) => places[k] || "top center"),
@@ -367,10 +373,15 @@ async function startExplorer() {
     redraws.delete(box);
     if (id !== null && id !== undefined && one.matrix?.classes.includes(id)) fillNewPanel(box, seen, one, id);
     else {
+      const where = alone ? "in this step" : `of the experiment ${one.name} in ${cellName(one.cell)}`,
+        none = id === null || id === undefined;
+      const further = alone ? "" : " Search for it, and all experiments with it are shown.";
       const text =
-        id === null || id === undefined
-          ? "No class is chosen yet."
-          : `${nameOf(one, id)} is no past class here. Choose another.`;
+        view.all === "class"
+          ? `Choose a point or a line of the list: each is ${nameOf(one, id ?? view.sought)} in one experiment.`
+          : none
+            ? "No class is chosen yet."
+            : `${nameOf(one, id)} is no past class ${where}.${further}`;
       box.replaceChildren(element("p", { className: "empty", textContent: text }));
     }
     fillMatrix(byId("confusion"), seen, view.all === "class" ? null : one);
@@ -430,7 +441,13 @@ async function startExplorer() {
   );
   view.group = first;
   if (alone) view.cell = groups[first].cells.length - 1; // the last step, as the page
-  explore = { restore };
+  // The experiment may have been chosen elsewhere on the page while the explorer was out of sight.
+  const catchUp = () => {
+    const { experiment } = readState(),
+      [own] = cellOf().experiments[view.run];
+    if (experiment && experiment !== own) restore({ named: false });
+  };
+  explore = { restore, catchUp };
   addEventListener("hashchange", () => {
     if (alone || openedId() === "explorer") restore();
   });

@@ -63,6 +63,8 @@ function follow() {
 function turnTo(i, options) {
   writeState({}, panels[i].id);
   select(tabs[i], options);
+  if (panels[i].id === "explorer") explore?.catchUp();
+  if (panels[i].id === "warning") followWarning?.();
   toTop();
 }
 
@@ -151,13 +153,24 @@ async function prepareToPrint() {
   for (const [box, redraw] of redraws) if (box.isConnected && !box.closest("#explorer")) await redraw();
 }
 
+let preparing; // while it is printed, and before
+const prepareOnce = () => (preparing ??= prepareToPrint());
+
 async function printAll() {
-  await prepareToPrint();
+  await prepareOnce();
   print();
+}
+
+// The browser does not wait: what is in memory by then is drawn, because nothing of it waits for more than a promise that was
+// kept already. Before that, print.css says what is missing.
+addEventListener("beforeprint", prepareOnce);
+addEventListener("afterprint", async () => {
+  await prepareOnce();
+  preparing = null;
   paper.printing = false;
   document.documentElement.classList.remove("printing");
   redrawAll();
-}
+});
 
 const outdated = new Set(); // charts for another size or colour scheme; those out of sight wait
 function refresh() {
@@ -182,4 +195,12 @@ byId("print").onclick = printAll;
 filterTables(readState().tables ?? "");
 start(panels[0]);
 follow();
-addEventListener("load", () => setTimeout(loadPlotly, 800)); // while the headline is read, so that the first chart need not wait for it
+// While the headline is read, so that neither the first chart nor a printer need wait for it.
+async function readAhead() {
+  await loadPlotly();
+  for (const name of ["exhibits", "compared", "warning", "explorer"]) {
+    await pack(name);
+    await painted();
+  }
+}
+addEventListener("load", () => setTimeout(readAhead, 800));

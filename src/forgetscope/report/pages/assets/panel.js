@@ -197,7 +197,7 @@ function fillNewPanel(box, seen, one, id) {
       { className: "columns" },
       takenFor(seen, one, matrix, id),
       part(
-        "Whom it interfered with, where it is among the strongest sources",
+        "Whom it interfered with, or helped, where it is among the strongest sources",
         hit.length
           ? bars(hit.map(([other, term]) => [seen.nameOf(one, other), term, signed(term), () => seen.go(other)]))
           : note("It is among the strongest sources of no class."),
@@ -206,7 +206,8 @@ function fillNewPanel(box, seen, one, id) {
   );
 }
 
-const signed = (term) => (term > 0 ? "+" : "") + significant(term);
+// A term of interference: a negative one helped.
+const signed = (term) => (term > 0 ? "+" : "") + significant(term) + (term < 0 ? ", helped" : "");
 
 function accuracyPart(detail, i) {
   const steps = detail.accuracies[i].map((value, step) => [`step ${step + 1}`, value, percent(value)]);
@@ -229,7 +230,7 @@ function sourcePart(seen, one, i) {
     signed(term),
     source === id ? null : () => seen.go(source),
   ]);
-  return part("Who interfered with it most", rows.length ? bars(rows) : note("Interference was not measured."));
+  return part("Who interfered with it most, or helped it", rows.length ? bars(rows) : note("Interference was not measured."));
 }
 
 function imagePart(seen, one, i) {
@@ -259,10 +260,14 @@ function lossPart(detail, i, chart) {
   const [full, kept] = lossesOf(detail, i),
     unknown = known(full).length ? "No image of it is rehearsed, so there is nothing to compare." : NO_IMAGES;
   if (!known(full).length || !known(kept).length) return part(title, note(unknown));
-  const last = (line) => decimal(line[line.length - 1]);
+  const [all, own] = [full, kept].map(known),
+    end = (line) => line[line.length - 1];
+  const mechanism =
+    "The shaded gap is the mechanism of SIC: what is rehearsed is learned by heart and no longer speaks for the class. ";
   const text =
-    `The shaded gap is the mechanism of SIC: what is rehearsed is learned by heart and no longer speaks for the class. ` +
-    `In the end the loss is ${last(full)} on all its images and ${last(kept)} on the ${detail.rehearsed[i]} rehearsed ones.`;
+    (end(own) < own[0] && end(all) > all[0] ? mechanism : "") +
+    `In the end the loss is ${decimal(end(all))} on all its images (at first ${decimal(all[0])}) and ${decimal(end(own))} on the ` +
+    `${detail.rehearsed[i]} rehearsed ones (at first ${decimal(own[0])}).`;
   return part(title, note(text), chart, chart.tools);
 }
 
@@ -406,7 +411,7 @@ function fillMatrix(box, seen, one) {
       part(
         "What is taken for what",
         note(
-          `Test images of all ${n} classes after this step. Lines are true classes, columns what they are taken for, new classes last.`,
+          `Test images of all ${n} classes after this step. Rows are true classes, columns what they are taken for, new classes last.`,
         ),
       ),
       element(

@@ -1,4 +1,8 @@
 // Early warning: what would have been flagged after a share of training, and what became of it.
+//
+// What is chosen is kept in the address and restored from it: `experiment`, as the explorer has it, and `share`.
+
+let followWarning; // what it does with the address, once it was started
 
 async function startWarning() {
   const { flagged, measured } = await pack("warning");
@@ -40,16 +44,19 @@ async function startWarning() {
   slider.oninput = () => {
     view.share = shares[slider.value];
     show();
+    tellAddress();
   };
   const group = chooser("Benchmark", groups, (value) => {
     view.group = value;
     refill();
     show();
+    tellAddress();
   });
   const step = chooser("Experiment", [], (value) => {
     view.step = value;
     refit();
     show();
+    tellAddress();
   });
   byId("warning-controls").append(
     element("label", {}, "Share of training seen", slider),
@@ -62,6 +69,27 @@ async function startWarning() {
     step.list.fill(steps().map((id) => [id, told(id)]));
     view.step = step.list.value;
     refit();
+  }
+
+  // Where the experiment in the explorer was, is another place than where this one is.
+  function tellAddress() {
+    const { experiment } = readState(),
+      moved = experiment && view.step.startsWith(experiment) ? {} : { step: null, kept: null, new: null, all: null };
+    writeState({ ...moved, experiment: view.step.slice(0, 8), share: view.share });
+  }
+
+  // An experiment that was not measured along training is none to choose: what is in view stays.
+  function restore() {
+    const { experiment, share: wanted } = readState(),
+      found = experiment && rows.find((row) => row.step_id.startsWith(experiment));
+    if (wanted && Number.isFinite(Number(wanted))) view.share = Number(wanted);
+    if (found) {
+      view.group = group.list.value = policyOf(found);
+      step.list.fill(steps().map((id) => [id, told(id)]));
+      view.step = step.list.value = found.step_id;
+    }
+    refit();
+    show();
   }
 
   function refit() {
@@ -179,7 +207,11 @@ async function startWarning() {
 
   view.group = groups[0];
   refill();
-  show();
+  restore();
+  followWarning = restore;
+  addEventListener("hashchange", () => {
+    if (openedId() === "warning") restore();
+  });
   redraws.set(chart, watch);
 }
 
