@@ -90,7 +90,7 @@ def show_monitors_alone(store: fs.Store, found: Sequence[fs.Observed], step: int
     from forgetscope.analysis.observed import chosen
     from forgetscope.report.document import observed_document, store_document
     from forgetscope.report.terminal.columns import apart
-    from forgetscope.report.terminal.experiments import experiment_view
+    from forgetscope.report.terminal.experiments import caution_view, experiment_view
     from forgetscope.report.terminal.observed import monitors_view
 
     latest = chosen(store, found, None)
@@ -98,7 +98,7 @@ def show_monitors_alone(store: fs.Store, found: Sequence[fs.Observed], step: int
     if as_json:
         print_json({**store_document([], [], [], found), "experiment": None, "latest": observed_document(latest)})
         return
-    print_view(apart(monitors_view(found), experiment_view(latest, step)))
+    print_view(apart(*caution_view(latest, step), monitors_view(found), experiment_view(latest, step, cautioned=True)))
     said = f"\nThe classes above are of the monitor {latest.name}, the latest of {len(found)}, in {store.path}."
     onward(("report", store.path), ("show", store.path, "--observed", found[0].name), ("explain", "SIC"), found=said)
 

@@ -39,7 +39,7 @@ def explain(
         print_json(asdict(found))
     else:
         print_view(definition_view(found))
-        onward(("explain",), found="\nAll words, each in a sentence:")
+        onward(("explain",), found="")
 
 
 def _alike(asked: str) -> str:

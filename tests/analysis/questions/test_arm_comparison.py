@@ -72,7 +72,7 @@ def test_differences_are_those_of_pairs(measure: str, rows: list[ArmMeasure], ma
         for name in ("evened", "plain")
     )
     change = np.array(mine) - base
-    low, high = stats.t.interval(0.95, PAIRS - 1, change.mean(), stats.sem(change))
+    low, high = stats.t.interval(0.95, PAIRS - 1, change.mean(), stats.sem(change)) if change.any() else (0, 0)
     row = by_measure(rows, "evened", 2)[measure]
     assert row.value == pytest.approx(np.mean(mine))
     assert (row.difference, row.low, row.high) == pytest.approx((change.mean(), low, high))
@@ -221,6 +221,9 @@ def test_classes_that_were_barely_learned_are_told_beside_the_means(tmp_path: Pa
     assert row.barely_learned > 0
     said = f"{row.barely_learned} of {3 * PAST} past classes were barely learned, in 3 of 3 pairs: "
     assert said in shown(rows)
+    assert shown(rows).index(said) < shown(rows).index("Step 2: x against plain")
+    assert "x: nothing is concluded of whether it forgets less" in arm_sentence(by_measure(rows, "x", 2))
+    assert row.verdict is not None
     needed = pairs_needed(rows)
     assert {one.barely_learned for one in needed} == {row.barely_learned}
     assert f"x: {said}" in " ".join(printed(power_view(needed)).split())

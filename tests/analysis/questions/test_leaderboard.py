@@ -69,7 +69,7 @@ def test_the_command_prints_a_sentence_for_each_and_json(compared: tuple[Path, l
     shown = CliRunner().invoke(app, ["methods", str(path)])
     assert shown.exit_code == 0, shown.output
     assert "2+2 classes, 8 % kept, 2 epochs" in shown.stdout
-    assert "distillation, herding forgets " in " ".join(shown.stdout.split())
+    assert "distillation, herding: nothing is concluded of whether it forgets " in " ".join(shown.stdout.split())
     document = json.loads(CliRunner().invoke(app, ["methods", str(path), "--json"]).stdout)
     assert [board["step"] for board in document["boards"]] == [2, 3]
     assert {"arm", "measure", "matched_difference", "verdict"} <= document["boards"][0]["rows"][0].keys()
@@ -129,6 +129,8 @@ def test_classes_that_were_barely_learned_are_told(tmp_path: Path) -> None:
     shown = printed(drawn(tmp_path, TWO, 3, loss=5))
     (arms,) = re.findall(r"^(.*): \d+ of 24 past classes were barely learned, in 3 of 3 pairs", shown, re.MULTILINE)
     assert {*arms.split("; ")} == {"replay", *TWO}
+    assert shown.index("were barely learned") < shown.index("accuracy") < shown.index("nothing is concluded of whether")
+    assert " as far as can be told" not in shown
 
 
 def test_a_store_without_pairs_says_what_to_run(tmp_path: Path) -> None:

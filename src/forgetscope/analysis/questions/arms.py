@@ -26,6 +26,7 @@ Pair = TypeVar("Pair", bound=Hashable)
 OF_FORGETTING = {
     "accuracy": "accuracy",
     "new_accuracy": "new classes",
+    "accuracy_when_learned": "when learned",
     "mean_forgetting": "mean FG",
     "forgetting_range": "FG-R",
     "forgetting_half_gap": "FG-HG",

@@ -14,6 +14,7 @@ from forgetscope.analysis.inputs.class_pairs import ClassPair, class_pairs
 from forgetscope.analysis.inputs.samples import kept_of
 from forgetscope.analysis.questions.arms import EVENLY, ArmMeasure, ArmStep, Sides, measured
 from forgetscope.benchmark.records import asking_chains, recorded_plans
+from forgetscope.characters import counted
 from forgetscope.choices import needs_forecast
 from forgetscope.store import BESIDE_IMAGES, METHOD, POLICY, PROBING, Setting, Store, TellLeftOut, told_apart
 
@@ -180,4 +181,4 @@ def _said(setting: Sequence[Setting]) -> str:
     kept = last.options.get("retention")
     share = f"{100 * kept:g} % kept" if kept is not None else f"{kept_of(last.options)} kept"
     classes = "+".join(str(one.options["classes"]) for one in setting)
-    return f"{last.data}, {last.network}, {classes} classes, {share}, {last.options['epochs']} epochs"
+    return f"{last.data}, {last.network}, {classes} classes, {share}, {counted(last.options['epochs'], 'epoch')}"

@@ -21,6 +21,11 @@ Values = NDArray[np.float64]
 FEW = 0.1  # share of past classes that were barely learned up to which something is concluded from the others
 
 
+def conclusive(past: int, barely: int) -> bool:
+    """Whether anything is concluded of so many past classes, of which so many were barely learned."""
+    return past > 0 and barely <= FEW * past
+
+
 @dataclass(frozen=True)
 class LearnedClasses:
     """Of the steps with one number. Means over steps; everything but `past`, `barely`, `accuracy` and `now` is of classes that
@@ -43,7 +48,7 @@ class LearnedClasses:
     @property
     def conclusive(self) -> bool:
         """Whether anything is concluded at all."""
-        return self.past > 0 and self.barely <= FEW * self.past
+        return conclusive(self.past, self.barely)
 
     @property
     def uneven(self) -> bool:

@@ -60,8 +60,8 @@ def _table(mine: Mapping[str, ArmMeasure]) -> RenderableType:
             table.add_row("true spread", *_both(row.baseline_true_spread, row.true_spread), "", "")
     lost = f" ({diverged(arm)})" if diverged(arm) else ""
     title = f"Step {arm.step}: {arm.arm} against {arm.baseline}, {counted(arm.n, 'pair') if arm.n else 'no pair'}{lost}"
-    said = [*arm_sentences(mine), *filter(None, [barely_learned(arm)])]
-    return apart(titled(title, table) if arm.n else plain(title, "bold"), *map(plain, said))
+    caution = [plain(text) for text in (barely_learned(arm),) if text]
+    return apart(*caution, titled(title, table) if arm.n else plain(title, "bold"), *map(plain, arm_sentences(mine)))
 
 
 def _both(baseline: float, arm: float) -> tuple[str, str]:
@@ -88,11 +88,11 @@ def power_view(rows: Sequence[PairsNeeded]) -> RenderableType:
                 needed = PLAIN.missing if row.pairs is None else f"{row.pairs:,}"
                 shown = (PLAIN.number(row.sd, 4), str(row.n), PLAIN.number(row.smallest, 3), needed, f"{row.difference:g}")
                 table.add_row(row.arm, MEASURES[row.measure], "matched" if row.matched else "own", *shown)
-        parts.append(titled(f"Step {step}: how many pairs a difference takes", table))
         arms = {row.arm: row for row in rows if row.step == step}
+        parts += [plain(f"{arm}: {said}") for arm, row in arms.items() if (said := barely_learned(row))]
+        parts.append(titled(f"Step {step}: how many pairs a difference takes", table))
         lost = {arm: counted(row.diverged, "further pair") for arm, row in arms.items() if row.diverged}
         parts += [plain(f"{arm} diverged in {pairs}, of which nothing here tells.") for arm, pairs in lost.items()]
-        parts += [plain(f"{arm}: {said}") for arm, row in arms.items() if (said := barely_learned(row))]
     remark = (
         "sd: of the difference within pairs, in this store; show: the difference that these pairs find in four of five "
         "comparisons (paired two-sided t test at 5 %); needed: pairs that find the last column's difference so often"

@@ -20,11 +20,12 @@ from forgetscope.analysis.experiments import (
     policy_names,
 )
 from forgetscope.analysis.questions.policies import FLOORS, MEANS, PolicyComparison
+from forgetscope.analysis.statistics.estimates import Estimate
 from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.columns import make_table, plain, titled
 from forgetscope.report.words import calibrated, own_loss
-from forgetscope.report.words.findings import Shown, basis_of_noise, budget, finding
+from forgetscope.report.words.findings import Shown, basis_of_noise, budget, caution, finding
 from forgetscope.report.words.notation import PLAIN
 
 MEASURED = ("probes", "probe images", "forecast")  # settings that change no training
@@ -45,12 +46,15 @@ UNLEARNED = f"{BARELY}  of the last step, past classes were barely learned: noth
 OVER_SEEDS = "Means over experiments that differ in seed and classes only, with 95 % intervals"
 
 
-def experiment_view(experiment: Shown, step: int | None = None) -> RenderableType:
-    """The past classes of one step (default: the last), most forgotten first, and a line per step."""
+def experiment_view(experiment: Shown, step: int | None = None, *, cautioned: bool = False) -> RenderableType:
+    """The past classes of one step (default: the last), most forgotten first, and a line per step. cautioned: whether
+    `caution_view` stands above it already."""
     if not experiment.summaries:
         return plain(finding(experiment, None))
-    shown = next((summary for summary in experiment.summaries if summary.step == step), experiment.summaries[-1])
+    shown = _shown(experiment, step)
+    assert shown is not None
     parts = (
+        *([] if cautioned else [part for view in caution_view(experiment, step) for part in (view, Text())]),
         _classes(experiment, shown.step),
         Text(),
         _summary(experiment),
@@ -58,7 +62,19 @@ def experiment_view(experiment: Shown, step: int | None = None) -> RenderableTyp
         *_own_loss(experiment, shown),
         *_calibrated(experiment, shown),
     )
-    return Group(*parts, plain(finding(experiment, shown)))
+    return Group(*parts, plain(finding(experiment, shown, cautioned=True)))
+
+
+def caution_view(experiment: Shown, step: int | None = None) -> list[RenderableType]:
+    """What stands above the tables, if anything does."""
+    said = caution(_shown(experiment, step))
+    return [plain(said)] if said else []
+
+
+def _shown(experiment: Shown, step: int | None) -> StepSummary | None:
+    """The step that is shown."""
+    summaries = experiment.summaries
+    return next((summary for summary in summaries if summary.step == step), summaries[-1] if summaries else None)
 
 
 def store_view(found: Sequence[Experiment], reruns: int = 0, repeated: int = 0) -> RenderableType:
@@ -143,11 +159,11 @@ def overview_view(rows: Sequence[Overview], title: str = OVER_SEEDS, without: st
     table = make_table(("",), heads)
     for name, words in AVERAGED.items():
         table.add_row(words, *(PLAIN.estimate(getattr(row, name)) for row in rows))
-    for name in ("spread", "reliability"):
-        table.add_row(name, *(PLAIN.estimate(getattr(row, name)) for row in rows))
+    table.add_row("spread", *(PLAIN.estimate(row.spread) for row in rows))
+    table.add_row("reliability", *(_where_spread(row, row.reliability) for row in rows))
     for measure, words in MEASURES.items():
         table.add_row(f"ρ {words}", *(PLAIN.estimate(row.correlations[measure]) for row in rows))
-    table.add_row("  at most", *(PLAIN.estimate(row.ceiling) for row in rows))
+    table.add_row("  at most", *(_where_spread(row, row.ceiling) for row in rows))
     for name, words in FORESEEN.items() if any(row.forecast for row in rows) else ():
         table.add_row(words, *(PLAIN.estimate(row.forecast[name]) if row.forecast else PLAIN.missing for row in rows))
     perfect = sum(row.perfect for row in rows)
@@ -158,6 +174,11 @@ def overview_view(rows: Sequence[Overview], title: str = OVER_SEEDS, without: st
         *[IN_A_MEAN.format(perfect=perfect)] * bool(perfect),
     )
     return Group(plain(title, "bold"), table, *(plain(text, "dim") for text in remarks))
+
+
+def _where_spread(row: Overview, estimate: Estimate) -> str:
+    """What says nothing where no spread was found beyond noise."""
+    return PLAIN.missing if row.spread.value == 0 else PLAIN.estimate(estimate)
 
 
 def _by_size(part: str) -> tuple[str, float, str]:
@@ -270,6 +291,8 @@ def _summary(experiment: Shown) -> RenderableType:
     for s in experiment.summaries:
         uneven = (s.mean_forgetting, s.forgetting_range, s.range_floor, s.forgetting_half_gap, s.half_gap_floor)
         spread, reliability, ceiling = (s.beyond_noise[name] for name in BEYOND_NOISE)
+        if spread == 0:
+            reliability = ceiling = math.nan  # no spread beyond noise: there is nothing to be reliable or to rank
         predicted = [s.forecast.get("rho", math.nan)] * len(foreseen)
         values = (*uneven, spread, reliability, *(s.correlations[m] for m in MEASURES), *predicted, ceiling)
         table.add_row(str(s.step), PLAIN.percent(s.accuracy), *map(PLAIN.number, values))

@@ -40,8 +40,8 @@ def leaderboard_view(boards: Sequence[Leaderboard]) -> RenderableType:
         barely: dict[str, list[str]] = {}
         for arm, rows in own.items():
             barely.setdefault(barely_learned(rows[EVENLY]), []).append(arm)
-        said += [f"{'; '.join(arms)}: {sentence}" for sentence, arms in barely.items() if sentence]
-        parts.append(apart(titled(f"Step {board.step}: {board.setting}", table), *map(plain, said)))
+        cautions = [f"{'; '.join(arms)}: {sentence}" for sentence, arms in barely.items() if sentence]
+        parts.append(apart(*map(plain, cautions), titled(f"Step {board.step}: {board.setting}", table), *map(plain, said)))
     return apart(*parts, Group(*(plain(remark, "dim") for remark in REMARKS)))
 
 

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from forgetscope.analysis.observed import Observed, ObservedAnalysis
 from forgetscope.characters import counted
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
-from forgetscope.report.terminal.experiments import experiment_view, overview_view
+from forgetscope.report.terminal.experiments import caution_view, experiment_view, overview_view
 from forgetscope.report.words.findings import unanalysed, unfinished
 from forgetscope.report.words.notation import PLAIN
 
@@ -27,7 +27,10 @@ def observed_view(observed: Observed, step: int | None = None) -> RenderableType
     shown = [own for own in observed.chain if step in (None, own.number)]
     said = dict.fromkeys(sentence for own in shown[-1:] for sentence in own.info["said"])
     return apart(
-        _monitor(observed, remarks=False), experiment_view(observed, step), *(plain(sentence, "dim") for sentence in said)
+        *caution_view(observed, step),
+        _monitor(observed, remarks=False),
+        experiment_view(observed, step, cautioned=True),
+        *(plain(sentence, "dim") for sentence in said),
     )
 
 

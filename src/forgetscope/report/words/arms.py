@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from forgetscope.analysis.questions.arms import EVENLY, LESS, UNJUDGED, ArmMeasure, PairsNeeded
+from forgetscope.analysis.questions.learned_classes import conclusive
 from forgetscope.analysis.questions.own_loss import SOURCES
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
@@ -31,6 +32,8 @@ def arm_sentence(mine: Mapping[str, ArmMeasure]) -> str:
     lost = diverged(less)
     if not less.n:
         return f"{lost}, so that no pair is left to compare {less.arm} with {less.baseline}."
+    if not conclusive(less.past_classes, less.barely_learned):
+        return _nothing(mine)
     among = f"{lost}. Of {_others(less.n)} alone: " if lost else ""
     if less.verdict is None:
         why = f"mean FG is not known in two of {less.n} pairs, and nothing can be said" if less.n > 1 else ""
@@ -60,7 +63,20 @@ def barely_learned(row: ArmMeasure | PairsNeeded) -> str:
         return ""
     said = counted(row.barely_learned, "past class", "was/were", row.past_classes)
     where = f"in {counted(row.barely_pairs, 'pair', of=row.n)}"
-    return f"{said} barely learned, {where}: {NOT_LEARNED}. They are in all these means; conclude nothing from them."
+    few = conclusive(row.past_classes, row.barely_learned)
+    meant = f"They are in all these means{'; conclude nothing from them' if few else ''}."
+    return f"{said} barely learned, {where}: {NOT_LEARNED}. {meant}"
+
+
+def _nothing(mine: Mapping[str, ArmMeasure]) -> str:
+    """Instead of a verdict, where too many past classes were barely learned."""
+    less, learned = mine[LESS], mine["accuracy_when_learned"]
+    lost = f"{diverged(less)}. " if diverged(less) else ""
+    then = f"{PLAIN.percent(learned.value)}, of {less.baseline} {PLAIN.percent(learned.baseline_value)}"
+    return (
+        f"{lost}{less.arm}: nothing is concluded of whether it forgets less or more evenly than {less.baseline} (accuracy of "
+        f"past classes when learned: {then})."
+    )
 
 
 def _others(n: int) -> str:

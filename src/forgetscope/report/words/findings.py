@@ -40,14 +40,23 @@ def basis_of_noise(experiment: Shown) -> list[str]:
     return [COUNTS.format(why=UNRECORDED if unrecorded else UNPAIRED)]
 
 
-def finding(experiment: Shown, summary: StepSummary | None) -> str:
+def caution(summary: StepSummary | None) -> str:
+    """What is to be said of a step before its numbers are shown; nothing where all its past classes were learned."""
+    if summary is None or math.isnan(summary.mean_forgetting):
+        return ""
+    said = barely_sentence(summary.barely_learned, summary.past_classes, conclusive=True)
+    return f"Step {summary.step}: {said}" if said else ""
+
+
+def finding(experiment: Shown, summary: StepSummary | None, *, cautioned: bool = False) -> str:
     """One step in plain language: how many past classes were barely learned, how much was forgotten of the others, how
-    unevenly, and how measures ranked them, of which one step says nothing for any other."""
+    unevenly, and how measures ranked them, of which one step says nothing for any other. cautioned: whether the first stands
+    elsewhere already."""
     if isinstance(experiment, Observed):
-        return " ".join([_finding(experiment, summary), *unfinished(experiment)])
+        return " ".join([_finding(experiment, summary, cautioned), *unfinished(experiment)])
     beginning = f"{simulation(experiment)} " if experiment.simulated else ""
     ending = f" {divergence(experiment.diverged)}" if experiment.diverged is not None else ""
-    return beginning + _finding(experiment, summary) + ending
+    return beginning + _finding(experiment, summary, cautioned) + ending
 
 
 def unfinished(observed: Observed) -> list[str]:
@@ -79,7 +88,7 @@ def divergence(step: StoredStep) -> str:
     return f"Step {step.spec.step} diverged at iteration {facts.get('iteration')} and is excluded from all statistics."
 
 
-def _finding(experiment: Shown, summary: StepSummary | None) -> str:
+def _finding(experiment: Shown, summary: StepSummary | None, cautioned: bool) -> str:
     if summary is None:
         done = "Only one step has been run" if experiment.steps else "No step came to its end"
         return f"{done}: there are no past classes yet, so nothing can be forgotten."
@@ -90,7 +99,7 @@ def _finding(experiment: Shown, summary: StepSummary | None) -> str:
     if math.isnan(summary.mean_forgetting):
         return f"Step {summary.step}: no past class had been learned, so there is nothing to forget."
     said = (
-        barely_sentence(summary.barely_learned, summary.past_classes, conclusive=True),
+        "" if cautioned else barely_sentence(summary.barely_learned, summary.past_classes, conclusive=True),
         _forgotten(experiment, summary),
         *((_ranked(summary), _forecast(summary)) if not summary.barely_learned else ()),
     )
@@ -104,9 +113,13 @@ def _forgotten(experiment: Shown, summary: StepSummary) -> str:
     if past.empty:
         return f"Accuracy on past classes was {PLAIN.percent(summary.accuracy_when_learned)} when they were new."
     most, least = past.iloc[0], past.iloc[-1]
-    others = "The other past classes" if summary.barely_learned else "past classes"
+    one = len(past) == 1
+    others = f"The other past class{'' if one else 'es'}" if summary.barely_learned else "past classes"
+    if one and not summary.barely_learned:
+        others = "its past class" if summary.past_classes == 1 else "the past class whose forgetting is known"
     then, now = (PLAIN.percent(of[name]) for name in ("accuracy_when_learned", "accuracy_of_past"))
-    sentence = f"{others} {change(of['mean_forgetting'], 'of their accuracy')} on average ({then} when learned, {now} now)"
+    lost = change(of["mean_forgetting"], f"of {'its' if one else 'their'} accuracy")
+    sentence = f"{others} {lost}{'' if one else ' on average'} ({then} when learned, {now} now)"
     if len(past) > 1:
         manner = "but unevenly" if of["forgetting_range"] >= UNEVEN else "and fairly evenly"
         if of["forgetting_range"] <= of["range_floor"]:

@@ -83,7 +83,7 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
         parts += _predicting(ranked, learned)
         parts += _in_tables() if learned.barely else _of_all_classes(analysis, where, sample.probes(step), ranked)
     usual = any(other.policy == "uniform" for other in analysis.collection.samples)
-    first = opening(learned, picture, ranked)
+    first = opening(learned, picture, ranked, simulated=sample.simulated is not None)
     return Headline(
         _title(sample, step),
         _pooled(sample, step),
@@ -157,15 +157,18 @@ def _noise(learned: LearnedClasses, row: Row | None) -> Iterator[tuple[str, Card
         if learned.spread.value > 0
         else f"beyond it, no difference between classes was found (variance {PLAIN.estimate(learned.variance, 4)})"
     )
+    some = learned.spread.value > 0
+    share = f" Reliability, the share of the variance over classes that is not noise: {PLAIN.estimate(learned.reliability)}."
+    reliable = share if some else ""
     yield (
         f"Had all past classes of a step been forgotten alike, the noise of {images} test images per class alone would have "
-        f"shown FG-R {PLAIN.number(learned.range_floor)} and FG-HG {PLAIN.number(learned.half_gap_floor)}{counts}; {found}. "
-        f"Reliability, the share of the variance over classes that is not noise: {PLAIN.estimate(learned.reliability)}.",
+        f"shown FG-R {PLAIN.number(learned.range_floor)} and FG-HG {PLAIN.number(learned.half_gap_floor)}{counts}; {found}."
+        f"{reliable}",
         Card(
             "True spread",
             PLAIN.number(learned.spread.value),
-            f"{_interval(learned.spread)}of forgetting over classes, without noise; "
-            f"reliability {PLAIN.number(learned.reliability.value)}",
+            f"{_interval(learned.spread)}of forgetting over classes, without noise"
+            + (f"; reliability {PLAIN.number(learned.reliability.value)}" if some else ""),
         ),
     )
 
@@ -205,7 +208,7 @@ def _predicting(ranked: Ranking | None, learned: LearnedClasses) -> Iterator[tup
             None,
         )
         return
-    known = not math.isnan(learned.ceiling.value)
+    known = learned.ceiling.value > 0  # no true spread: nothing to reach
     ceiling = f" A predictor that knew the true forgetting would reach {PLAIN.estimate(learned.ceiling)}." if known else ""
     most = f", of {PLAIN.number(learned.ceiling.value)} that noise leaves" if known else ""
     label, note = _leading(ranked), f"{_interval(best)}rank correlation with forgetting{most}; n = {best.n}"
@@ -252,10 +255,13 @@ def _joint(analysis: Analysis, where: dict[str, str], order: tuple[str, ...]) ->
     joint = _rows(analysis.tables.get("SW-LOO_protocol_MAE"), where)
     model = joint.get((MODEL, "rho"))
     if model is not None and not math.isnan(model["mean"]):
-        alone, error = joint["SIC", "rho"], joint[MODEL, "mae"]
+        single = {name: joint[name, "rho"]["mean"] for name in THREE if (name, "rho") in joint}
+        best = max((name for name in single if not math.isnan(single[name])), key=lambda name: single[name], default="")
+        alone = f" ({best} alone, the best of them, {PLAIN.number(single[best])})" if best else ""
+        error = joint[MODEL, "mae"]
         yield (
-            f"All three together rank the classes of an unseen step with {PLAIN.number(model['mean'])} (SIC alone "
-            f"{PLAIN.number(alone['mean'])}) and miss their forgetting by {PLAIN.number(error['mean'], 3)} on average "
+            f"All three together rank the classes of an unseen step with {PLAIN.number(model['mean'])}"
+            f"{alone} and miss their forgetting by {PLAIN.number(error['mean'], 3)} on average "
             f"(n = {model['n']}).",
             None,
         )

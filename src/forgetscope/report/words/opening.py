@@ -26,11 +26,24 @@ class Opening:
     predicted: str
 
 
-def opening(learned: LearnedClasses, picture: Example | None, ranking: Ranking | None) -> Opening:
+def opening(learned: LearnedClasses, picture: Example | None, ranking: Ranking | None, *, simulated: bool = False) -> Opening:
+    """simulated: nothing was trained, so that nothing was found."""
     caution = barely_sentence(learned.barely, learned.past, learned.conclusive)
     if not learned.conclusive:
         return Opening(caution, _unlearned(learned), "Nothing is concluded about what predicts it.")
-    return Opening(caution, _lead(learned, picture), predicted(ranking, learned.ceiling.value))
+    lead = _lead(learned, picture)
+    if simulated:
+        return Opening(caution, f"Simulated: {lead[0].lower()}{lead[1:]}", put_in(ranking))
+    return Opening(caution, lead, predicted(ranking, learned.ceiling.value))
+
+
+def put_in(ranking: Ranking | None) -> str:
+    """Instead of what predicted it, where that was drawn: no coefficient is ahead of another by what was found."""
+    if ranking is None:
+        return "As put in, no coefficient ranks classes: no simulated step has three past classes."
+    told = ", ".join(f"{name} {PLAIN.estimate(one)}" for name, one in sorted(ranking.rho.items()))
+    n = ranking.rho[ranking.order[0]].n
+    return f"As put in: rank correlations with simulated forgetting are {told} (n = {n}); this is no finding."
 
 
 def barely_sentence(barely: int, past: int, conclusive: bool) -> str:
@@ -62,7 +75,7 @@ def predicted(ranking: Ranking | None, ceiling: float = math.nan) -> str:
     if ranking.verdict == "none":
         why = "intervals include 0" if all(not one.high < 0 for one in ranking.rho.values()) else "no interval lies above 0"
         return f"None of the coefficients predicts it: {every} ({why}, n = {n})."
-    most = "" if math.isnan(ceiling) else f", of {PLAIN.number(ceiling)} that noise leaves"
+    most = "" if not ceiling > 0 else f", of {PLAIN.number(ceiling)} that noise leaves"
     gap = "" if ranking.difference is None else PLAIN.estimate(ranking.difference)
     rest = "".join(f", {told[name]}" for name in others)
     said = f"{first}, {MEANING[first]}"
