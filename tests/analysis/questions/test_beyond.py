@@ -114,6 +114,7 @@ def test_early_warnings_are_out_of_sample_and_better_than_chance(analysed: Analy
     assert frame["predictor"].tolist() == ["all_coefficients", "SIC", "CIC", "NIC"]
     assert (frame["auc"] > 0.5).all()
     assert (frame["n"] == 27).all()
+    assert frame["chance"].tolist() == [pytest.approx(np.mean([2 / 10, 5 / 20, 10 / 40]))] * 4  # of 10, 20 and 40 classes
     assert (frame["auc_lo"] < frame["auc"]).all()
     assert sorted(analysed.more["early_warning"]["share"].unique()) == [
         0.0,

@@ -25,7 +25,7 @@ RESAMPLES = 2_000  # of whole experiments
 
 WARNING = (
     *("benchmark", "policy", "subset", "group", "share", "predictor"),
-    *("precision", "precision_lo", "precision_hi", "auc", "auc_lo", "auc_hi", "n", "simulated"),
+    *("precision", "precision_lo", "precision_hi", "chance", "auc", "auc_lo", "auc_hi", "n", "simulated"),
 )
 FLAGGED = (
     *("benchmark", "policy", "subset", "rehearsal_pct", "class_pct", "swarm", "step_id", "share"),
@@ -40,8 +40,9 @@ CALIBRATION = (
 def early_warning(collection: Collected, joint: JointModels) -> pd.DataFrame:
     """Precision at k and area under the ROC curve, mean over steps with intervals from resampled experiments.
 
-    A share of 0 is the probe before training, where a store has no other within the first of the shares.
-    Coefficients alone need no fit; all of them together are predictions for a step that the model has not seen."""
+    A share of 0 is the probe before training, where a store has no other within the first of the shares. chance: the precision
+    of flags that know nothing, which is not what the group is called by: a quarter of ten classes is two of them. Coefficients
+    alone need no fit; all of them together are predictions for a step that the model has not seen."""
     rows = [row for sample in collection.samples for subset in sample.subsets for row in _warnings(sample, subset, joint)]
     return pd.DataFrame(rows, columns=list(WARNING))
 
@@ -79,11 +80,13 @@ def _warnings(sample: Sample, subset: Subset, joint: JointModels) -> Iterator[Ro
     for group, part in GROUPS.items():
         found = _measured(scores, [sample.steps[i].ranked for i in chosen], part)
         ends = _ends(found, roots)  # [shares, predictors, 2, 2]
+        blind = np.array([_group_size(part, n) / n for n in (len(sample.steps[i].ranked) for i in chosen)])
         for k, share in seen_shares(sample.probes(subset.step)).items():
             for p, predictor in enumerate(predictors):
                 own = found[:, k, p]
                 known = own[np.isfinite(own[:, 0])]
                 row = {**sample.where(subset), "group": group, "share": share, "predictor": predictor, "n": len(known)}
+                row["chance"] = float(blind[np.isfinite(own[:, 0])].mean()) if len(known) else np.nan
                 for m, name in enumerate(("precision", "auc")):
                     row[name] = float(known[:, m].mean()) if len(known) else np.nan
                     row[f"{name}_lo"], row[f"{name}_hi"] = ends[k, p, m].tolist()
@@ -108,7 +111,7 @@ def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModel
     held_out = joint.predictions(sample, i)
     scores = held_out if len(held_out) else step.early[:, THREE.index("SIC")]
     classes = len(step.ranked)
-    k = max(1, round(GROUPS["most forgotten quarter"] * classes))
+    k = _group_size(GROUPS["most forgotten quarter"], classes)
     if k >= classes:
         return
     hits = most_forgotten(step.ranked, k)
@@ -127,6 +130,11 @@ def _flags(sample: Sample, cell: GridCell, swarm: int, i: int, joint: JointModel
             }
 
 
+def _group_size(part: float, classes: int) -> int:
+    """How many of so many classes are this part of them: at least one."""
+    return max(1, round(part * classes))
+
+
 def _scores(step: MeasuredStep, held_out: Values) -> Values:
     """[shares, predictors, C]: the joint model's prediction where there is one, then each coefficient."""
     model = held_out if len(held_out) else np.full((len(SHARES), len(step.ranked)), np.nan)
@@ -134,13 +142,13 @@ def _scores(step: MeasuredStep, held_out: Values) -> Values:
 
 
 def _measured(scores: list[Values], truths: list[Values], part: float) -> Values:
-    """[steps, shares, predictors, 2]: precision and area under the curve. The group has at least one class, and never all."""
+    """[steps, shares, predictors, 2]: precision and area under the curve. The group never has all classes."""
     found = np.full((len(truths), *scores[0].shape[:2], 2), np.nan)
     alike: dict[int, list[int]] = {}  # steps with as many classes are measured at once
     for i, truth in enumerate(truths):
         alike.setdefault(len(truth), []).append(i)
     for classes, steps in alike.items():
-        k = max(1, round(part * classes))
+        k = _group_size(part, classes)
         if k < classes:
             score, truth = np.stack([scores[i] for i in steps]), np.stack([truths[i] for i in steps])[:, None, None]
             found[steps, ..., 0] = precision_at_k(score, truth, k)

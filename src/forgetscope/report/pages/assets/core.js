@@ -46,7 +46,14 @@ const distinct = (values) => [...new Set(values)];
 
 // ---- Address: `#explorer?step=2&class=7` is what is open, and what was chosen on the page; a name without a value is left out
 
-const openedId = () => decodeURIComponent(location.hash.slice(1).split("?")[0]);
+function openedId() {
+  const written = location.hash.slice(1).split("?")[0];
+  try {
+    return decodeURIComponent(written);
+  } catch {
+    return written; // no text in UTF-8: nothing here has such a name
+  }
+}
 const readState = () => Object.fromEntries(new URLSearchParams(location.hash.split("?")[1] ?? ""));
 // With what was chosen so far and `changes` to it: for links, which are followed as any other address is.
 function addressOf(changes, id = openedId()) {
