@@ -211,6 +211,8 @@ def report(
     with patiently() as progress:
         shown = _reported(store, experiment, observed, progress)
         page = fs.write_report(shown, path, progress=progress)
+    if found := _found(shown):
+        echo(found)
     echo(f"The page, to be opened in a browser: {page.resolve()}")
     if not isinstance(shown, fs.Observed):
         monitored.mention_observed(store)
@@ -219,6 +221,17 @@ def report(
     if observed is None:
         monitored.mention_others(shown)
     onward(("show", store, "--observed", shown.name))
+
+
+def _found(shown: fs.Experiment | fs.Observed | fs.Analysis) -> str:
+    """What a page begins with, in a sentence."""
+    from forgetscope.report.words.findings import finding
+    from forgetscope.report.words.headlines import headlines
+
+    if not isinstance(shown, fs.Analysis):
+        return finding(shown, shown.summaries[-1] if shown.summaries else None)
+    first = next(iter(headlines(shown)), None)
+    return "" if first is None else f"{first.title}. {' '.join(filter(None, (first.caution, first.lead)))}"
 
 
 def _reported(

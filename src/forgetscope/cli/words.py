@@ -21,10 +21,10 @@ def explain(
 ) -> None:
     """Say what a word means: definition, formula, how to read it, and what to do about it."""
     from forgetscope.report.terminal.glossary import definition_view, words_view
-    from forgetscope.report.words.definitions import defined, definitions
+    from forgetscope.report.words.definitions import defined, explained
 
     if not word:
-        everything = list(definitions().values())
+        everything = list(explained().values())
         if as_json:
             print_json([asdict(one) for one in everything])
             return
@@ -39,14 +39,14 @@ def explain(
         print_json(asdict(found))
     else:
         print_view(definition_view(found))
-        onward(("explain",), found="")
+        onward(("explain",), found=f"\n{len(explained())} words are explained.")
 
 
 def _alike(asked: str) -> str:
     """Words that it may have been meant to be, or all."""
-    from forgetscope.report.words.definitions import definitions
+    from forgetscope.report.words.definitions import explained
 
-    names = {name.casefold(): one.term for one in definitions().values() for name in (one.term, *one.aliases)}
+    names = {name.casefold(): one.term for one in explained().values() for name in (one.term, *one.aliases)}
     close = difflib.get_close_matches(asked.casefold(), list(names), n=3)
     terms = list(dict.fromkeys(names[name] for name in close))
-    return f" Did you mean {' or '.join(map(repr, terms))}?" if terms else f" Known: {', '.join(definitions())}."
+    return f" Did you mean {' or '.join(map(repr, terms))}?" if terms else f" Known: {', '.join(explained())}."

@@ -28,10 +28,20 @@ class Definition:
     aliases: tuple[str, ...] = ()  # what else people type
 
 
-@cache
 def definitions() -> dict[str, Definition]:
     """By term, in the order of legends and boxes."""
-    entries = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return _read(False)
+
+
+def explained() -> dict[str, Definition]:
+    """The same, then the everyday words that stand in no legend."""
+    return _read(False) | _read(True)
+
+
+@cache
+def _read(everyday: bool) -> dict[str, Definition]:
+    every = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    entries = {term: entry for term, entry in every.items() if entry.pop("everyday", False) is everyday}
     return {
         term: Definition(
             term, aliases=tuple(entry.pop("aliases", ())), **{name: " ".join(text.split()) for name, text in entry.items()}
@@ -48,7 +58,7 @@ def boxed() -> list[Definition]:
 def defined(word: str) -> Definition | None:
     """By term or alias, in any case."""
     wanted = word.strip().casefold()
-    named = ((one, {one.term.casefold(), *map(str.casefold, one.aliases)}) for one in definitions().values())
+    named = ((one, {one.term.casefold(), *map(str.casefold, one.aliases)}) for one in explained().values())
     return next((one for one, names in named if wanted in names), None)
 
 

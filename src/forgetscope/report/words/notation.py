@@ -75,7 +75,9 @@ class Notation:
         return f"({self.number(low, decimals, signed=signed)}, {self.number(high, decimals, signed=signed)})"
 
     def estimate(self, estimate: Estimate, decimals: int = 2, *, signed: bool = False) -> str:
-        """`0.51 (0.43, 0.59)`."""
+        """`0.51 (0.43, 0.59)`. signed: of a difference. A mean of two has no interval: it would leave what is possible."""
+        if estimate.n == 2 and not signed:
+            return self.number(estimate.value, decimals)
         interval = self.interval(estimate.low, estimate.high, decimals, signed=signed)
         value = self.number(estimate.value, decimals, signed=signed)
         return f"{value} {interval}" if interval and not math.isnan(estimate.value) else value
