@@ -114,7 +114,10 @@ def test_early_warnings_are_out_of_sample_and_better_than_chance(analysed: Analy
     assert frame["predictor"].tolist() == ["all_coefficients", "SIC", "CIC", "NIC"]
     assert (frame["auc"] > 0.5).all()
     assert (frame["n"] == 27).all()
-    assert frame["chance"].tolist() == [pytest.approx(np.mean([2 / 10, 5 / 20, 10 / 40]))] * 4  # of 10, 20 and 40 classes
+    assert frame["chance"].tolist() == [pytest.approx(0.25)] * 4  # 5 of 20 classes, 10 of 40, 25 of 100
+    where = {"benchmark": "C100", "subset": "2", "share": 1.0, "group": "most forgotten quarter"}
+    fewer = matching(analysed.more["early_warning"], **where)
+    assert fewer["chance"].tolist() == [pytest.approx(np.mean([2 / 10, 5 / 20, 12 / 50]))] * 4
     assert (frame["auc_lo"] < frame["auc"]).all()
     assert sorted(analysed.more["early_warning"]["share"].unique()) == [
         0.0,

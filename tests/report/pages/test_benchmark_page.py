@@ -582,6 +582,21 @@ def test_the_gap_of_losses_is_called_a_mechanism_where_they_part(
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("address", ["%E0%A4%A", "explorer?measure=constructor", "explorer?measure=__proto__"])
+def test_no_address_leaves_a_part_undrawn(address: str, page_file: Path, browser: Browser) -> None:
+    page, failed = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: failed.append(str(error)))
+    page.goto(f"{page_file.as_uri()}#{address}")
+    if address.startswith("explorer"):
+        page.locator("#classes tbody tr").first.wait_for()
+    else:
+        page.locator("#tab-tables").click()
+        page.locator("#tables table").first.wait_for()
+    assert failed == []
+    page.close()
+
+
+@pytest.mark.browser
 def test_early_warning_is_restored_from_its_address(page: Page) -> None:
     visit(page, "warning")
     experiments = page.locator("#warning-controls select").last

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 NUMBER = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 SHOWN = 5  # classes at either end
 GROUP = "most forgotten quarter"  # whose early warning is told
-CHANCE = 0.25  # share of that group among all classes
 SETTLED = 2  # probes before the end at which a ranking is as good as there, where one says that it is known since then
 
 
@@ -330,14 +329,14 @@ def _early(analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranki
     if known:
         row = min(known, key=lambda row: abs(row["share"] - EARLY))
         when = moment(row["share"], probes)
-        better = row["precision_lo"] > CHANCE
+        better = row["precision_lo"] > row["chance"]
         yield (
             f"{when[0].upper()}{when[1:]}, {_told(row, 'precision')} of the classes that would be flagged belong to the most "
-            f"forgotten quarter of a step that the model has not seen; chance is {CHANCE}.",
+            f"forgotten quarter of a step that the model has not seen; chance is {PLAIN.number(row['chance'])}.",
             Card(
                 "Flagged early and right" if better else "Flagged early, not surely better than chance",
                 PLAIN.percent(row["precision"]),
-                f"{_interval(estimate_of(row, 'precision'))}{moment(row['share'])}; chance {PLAIN.percent(CHANCE)}; "
+                f"{_interval(estimate_of(row, 'precision'))}{moment(row['share'])}; chance {PLAIN.percent(row['chance'])}; "
                 f"n = {row['n']}",
             ),
         )

@@ -136,7 +136,7 @@ async function startExplorer() {
       run: 0,
       all: ["partition", "class"].includes(state.all) ? state.all : "",
     };
-    if (state.measure in measures) found.measure = state.measure;
+    if (Object.hasOwn(measures, state.measure ?? "")) found.measure = state.measure;
     if (state.experiment)
       for (const [g, one] of groups.entries())
         for (const [c, cell] of one.cells.entries()) {

@@ -169,7 +169,7 @@ async function startWarning() {
         ? [
             framed(
               `Step ${first.subset} of all experiments of ${policyOf(first)}`,
-              "Share of flagged classes that belong to the most forgotten quarter; chance is 0.25, or 0.5 for the area under the curve.",
+              `Share of flagged classes that belong to the most forgotten quarter; chance is ${decimal(over[0].chance)}, or 0.5 for the area under the curve.`,
               summary,
             ),
           ]
