@@ -56,6 +56,11 @@ def test_the_worst_are_the_first_that_were_learned() -> None:
     assert [bar.past.id for bar in picture(barely).worst] == [3]
 
 
+def test_a_class_that_was_not_forgotten_is_not_among_the_worst() -> None:
+    assert [bar.past.id for bar in picture(example(0.2, 0.0, -0.5)).worst] == [0]
+    assert picture(example(0.0, -0.1)).worst == []
+
+
 def test_a_class_that_was_clearly_forgotten_less_than_the_average_is_not_among_the_worst() -> None:
     found = picture(example(0.9, 0.2, 0.2))
     assert [bar.kind for bar in found.bars] == ["more", "less", "less"]

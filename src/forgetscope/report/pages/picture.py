@@ -42,8 +42,10 @@ class Picture:
 
     @property
     def worst(self) -> list[Bar]:
-        """The most forgotten, of those that were not clearly forgotten less than the average."""
-        first = [bar for bar in self.bars if bar.kind != "barely" and math.isfinite(bar.past.forgetting)][:WORST]
+        """The most forgotten, of those that were forgotten at all, and not clearly less than the average."""
+        first = [bar for bar in self.bars if bar.kind != "barely" and bar.past.forgetting > 0][
+            :WORST
+        ]  # not where it is missing
         return [bar for bar in first if bar.kind != "less"]
 
     @property
