@@ -68,7 +68,7 @@ def test_a_class_that_was_clearly_forgotten_less_than_the_average_is_not_among_t
 
 
 def test_where_nothing_is_concluded_no_class_is_told_from_the_others() -> None:
-    found = picture(example(0.6, 0.3, 0.0), conclusive=False)
+    found = picture(example(0.6, 0.3, 0.1), conclusive=False)
     assert found.kinds == {"unjudged"}
     assert len(found.worst) == 3
 

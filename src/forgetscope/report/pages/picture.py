@@ -43,10 +43,8 @@ class Picture:
     @property
     def worst(self) -> list[Bar]:
         """The most forgotten, of those that were forgotten at all, and not clearly less than the average."""
-        first = [bar for bar in self.bars if bar.kind != "barely" and bar.past.forgetting > 0][
-            :WORST
-        ]  # not where it is missing
-        return [bar for bar in first if bar.kind != "less"]
+        known = [bar for bar in self.bars if bar.kind != "barely" and math.isfinite(bar.past.forgetting)]
+        return [bar for bar in known[:WORST] if bar.kind != "less" and bar.past.forgetting > 0]
 
     @property
     def side_by_side(self) -> bool:
