@@ -104,7 +104,7 @@ def test_simulated_numbers_judge_no_claim(analysis: Analysis, page_text: str) ->
     assert len(analysis.more["claims"])
     assert 'id="claims"' not in page_text
     assert "claims" not in embedded(page_text, "exhibits")
-    assert "nothing here speaks for or against the paper’s claims" in page_text
+    assert "nothing here speaks for or against the paper&#39;s claims" in page_text
     assert "<title>Simulated forgetting" in page_text
 
 
@@ -112,6 +112,13 @@ def test_a_store_of_trained_steps_says_how_claims_fared(tmp_path: Path) -> None:
     text = rendered(analyse(made_store(tmp_path, steps=2, classes=4), resamples=100, cached=False))
     assert 'id="claims"' in text
     assert "made up" not in text
+
+
+def test_of_classes_barely_learned_no_claim_is_judged(tmp_path: Path) -> None:
+    barely = dict.fromkeys(range(4), 0.1)
+    text = rendered(analyse(made_store(tmp_path, steps=2, classes=4, learned=barely), resamples=100, cached=False))
+    assert 'id="claims"' not in text
+    assert "claims are not judged: where so many classes were barely learned" in text
 
 
 def test_every_table_and_figure_has_a_place_a_link_and_a_line_on_how_to_read_it(analysis: Analysis, page_text: str) -> None:

@@ -25,7 +25,7 @@ from forgetscope.report.pages.packing import asset, packed, packed_frame, page, 
 from forgetscope.report.pages.picture import Picture, picture
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
-from forgetscope.report.words import methods
+from forgetscope.report.words import methods, reading
 from forgetscope.report.words.captions import notes, share_text
 from forgetscope.report.words.headlines import Headline, headlines
 
@@ -46,7 +46,8 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     script, plotly = "\n".join(asset(name) for name in SCRIPTS), get_plotlyjs()
     samples = analysis.collection.samples
     simulated = analysis.collection.simulated
-    hidden = {"claims"} if simulated else set[str]()  # made-up results speak neither for the paper nor against it
+    unjudged = reading.unjudged(analysis)
+    hidden = {"claims"} if unjudged else set[str]()
     found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data" and shown.exhibit.label not in hidden]
     compared = policy_table(provenance.policies, provenance.apart) if provenance.policies else None
     ranked = side_by_side(provenance.boards) if provenance.boards else None
@@ -57,7 +58,8 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         title=", ".join(dict.fromkeys(TITLES.get(sample.dataset, sample.dataset) for sample in samples)) or "empty store",
         simulated=simulated,
         openings=_openings(analysis),
-        claims={} if simulated else analysis.more["claims"]["verdict"].value_counts().to_dict(),
+        unjudged=unjudged,
+        claims={} if unjudged else analysis.more["claims"]["verdict"].value_counts().to_dict(),
         groups=_grouped(shown for shown in found if shown.exhibit.part != "figures"),
         figures=[_article(shown) for shown in found if shown.exhibit.part == "figures"],
         missing=_missing(analysis),
