@@ -74,6 +74,7 @@ class Lookout:
         self._store, self._tell, self._most = store, tell, most
         self._read: dict[Path, tuple[object, Any]] = {}  # by file: what it was when it was read, and what it held
         self._heard: dict[str, tuple[str, float]] = {}  # by step: its last sign of life, and when we first saw that
+        self._finished: tuple[object, list[Finished]] = None, []  # what the folders were when it was last listed
         self._told: set[str] = set()
 
     def look(self) -> list[UnderWay]:
@@ -88,15 +89,15 @@ class Lookout:
 
     def finished(self, most: int = FINISHED) -> list[Finished]:
         """The latest steps of runs and monitors, the last one first."""
-        folders = [self._store.path / "steps" / id for id in folders_in(self._store.path / "steps")]
         observed = self._store.path / "observed"
-        folders += [observed / name / number for name in folders_in(observed) for number in folders_in(observed / name)]
-        times = []
-        for folder in folders:
-            with suppress(OSError):
-                times.append((folder.stat().st_mtime, folder))
-        rows = [self._of_folder(folder) for _, folder in sorted(times, reverse=True)[:most]]
-        return [row for row in rows if row is not None]
+        parents = [self._store.path / "steps", observed, *(observed / name for name in sorted(folders_in(observed)))]
+        marks = (most, *((path, _changed(path)) for path in parents))
+        if marks != self._finished[0]:  # a store of many thousand steps is not listed anew at every look
+            folders = [parent / name for parent in parents if parent != observed for name in folders_in(parent)]
+            latest = sorted(((_changed(folder), folder) for folder in folders), reverse=True)[:most]
+            rows = [self._of_folder(folder) for _, folder in latest]
+            self._finished = marks, [row for row in rows if row is not None]
+        return self._finished[1]
 
     def _of_folder(self, folder: Path) -> Finished | None:
         """Steps never change: one that was read is known."""
@@ -169,6 +170,14 @@ class Lookout:
         if problem not in self._told:
             self._told.add(problem)
             self._tell(problem)
+
+
+def _changed(path: Path) -> int:
+    """When a folder got or lost an entry, in nanoseconds; 0 where it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _count(probes: pa.Table | None) -> int:
