@@ -135,6 +135,7 @@ def test_no_command_is_left_out() -> None:
     assert set(COMMANDS) == all_commands()
 
 
+@pytest.mark.slow  # all of them together: a minute and a half
 @pytest.mark.parametrize("command", [command for every in COMMANDS.values() for command in every])
 def test_a_command_fits_80_columns_without_a_broken_word_and_ends_with_the_next_one(
     command: str, printed: Callable[[str, int], str]
