@@ -70,7 +70,7 @@ def test_a_crash_before_every_change_of_a_calibration(bench: Bench) -> None:
 
 
 def test_a_power_cut_at_several_changes_of_a_calibration(bench: Bench) -> None:
-    assert_nothing_lost(crashes.calibration(bench, 6, SEED, power=True), 5)  # of the six, two may be one change
+    assert_nothing_lost(crashes.calibration(bench, 6, SEED, power=True), 5)  # about six, at equal distances
 
 
 def test_two_that_calibrate_at_once(bench: Bench) -> None:
