@@ -46,10 +46,11 @@ def test_it_tells_where_the_step_is_and_how_long_it_will_take(tmp_path: Path, cl
 
 
 def test_one_that_goes_on_counts_its_own_pace(tmp_path: Path, clock: Clock) -> None:
-    beacon = Beacon(tmp_path, FACTS, epoch=6)
+    beacon = Beacon(tmp_path, FACTS, epoch=6, losses=[0.9, 0.7])
     clock.now += 10
     beacon.epoch_ended(8, 0.1)
     assert read_progress(tmp_path).seconds_left == 10.0
+    assert read_progress(tmp_path).losses == [0.9, 0.7, 0.1]
 
 
 def test_within_an_epoch_it_is_written_every_few_seconds(tmp_path: Path, clock: Clock) -> None:

@@ -85,6 +85,11 @@ def test_the_rows_are_those_of_the_finished_step_s_tables(tmp_path: Path, stoppe
     for row in seen[-1].at_risk:
         for name in ("sic", "cic", "nic"):
             assert getattr(row.risk, name) == pytest.approx(frame.loc[row.risk.label, name], rel=1e-9, nan_ok=True)
+        assert row.curves["sic"][-1] == pytest.approx(row.risk.sic, rel=1e-9)
+        assert [len(curve) for curve in row.curves.values()] == [4] * 4
+        assert (row.curves["loss_all"][-1], row.curves["loss_rehearsed"][-1]) == (row.loss_all, row.loss_rehearsed)
+    assert list(seen[-1].probed_at) == result.numbered(2).partial_sums(frame.index.tolist())[0].tolist()
+    assert seen[-1].progress.losses == [epoch["loss"] for epoch in result.numbered(2).info["history"]][:-1]
     assert Lookout(Store(tmp_path / "store")).look() == []  # done
 
 

@@ -227,7 +227,8 @@ def _beacon(step: Prepared, working: Path, snapshot: Snapshot | None) -> Beacon:
     """Lit at once: a watcher sees the step before its first probe has ended."""
     names = [step.data.classes[label] for label in step.classes]
     facts = Facts(working.name, step.spec.step, len(step.past), step.classes, names, step.spec.training.epochs)
-    beacon = Beacon(working, facts, epoch=0.0 if snapshot is None else float(snapshot.epoch))
+    done = [] if snapshot is None else [epoch["loss"] for epoch in snapshot.history]
+    beacon = Beacon(working, facts, epoch=float(len(done)), losses=done)
     beacon.beat()
     return beacon
 

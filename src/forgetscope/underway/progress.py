@@ -45,6 +45,7 @@ class Progress(StrictRecord):
     past: Count  # how many of the classes are
     classes: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=100_000)]
     names: Annotated[list[Text], Field(max_length=100_000)]
+    losses: Annotated[list[float], Field(max_length=100_000, default_factory=list)]  # of each epoch so far; none: unknown
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,13 @@ class Facts:
 class Beacon:
     """Says how far a step is, in its working folder."""
 
-    def __init__(self, folder: Path, facts: Facts, *, epoch: float = 0.0) -> None:
-        """epoch: how far the step had come before this process took it up."""
+    def __init__(self, folder: Path, facts: Facts, *, epoch: float = 0.0, losses: Sequence[float] = ()) -> None:
+        """epoch: how far the step had come before this process took it up; losses: of the epochs until then."""
         self._path, self._facts = folder / PROGRESS, facts
         self._began_at, self._began = epoch, time.monotonic()
         self._at, self._told = epoch, self._began - BEAT_SECONDS
         self._loss: float | None = None
+        self._losses = list(losses)
 
     def beat(self, at: float | None = None) -> None:
         """A sign of life, if the last one is a while ago. at: how many epochs are done, and what part of the next."""
@@ -78,6 +80,7 @@ class Beacon:
     def epoch_ended(self, epoch: int, loss: float | None = None) -> None:
         """loss: its mean over the epoch, where it is known."""
         self._at, self._loss = float(epoch), loss
+        self._losses += [] if loss is None else [loss]
         self._tell()
 
     def stopped(self) -> None:
@@ -90,7 +93,7 @@ class Beacon:
             **{"schema": PROGRESS_SCHEMA, "step": facts.step, "number": facts.number, "state": state},
             **{"epoch": int(self._at), "epochs": facts.epochs, "loss": self._loss, "seconds_left": self._left()},
             **{"heartbeat": datetime.now(UTC).isoformat(timespec="seconds"), "patience": self._patience()},
-            **{"past": facts.past, "classes": list(facts.classes), "names": list(facts.names)},
+            **{"past": facts.past, "classes": list(facts.classes), "names": list(facts.names), "losses": self._losses},
         }
         with suppress(OSError, ValueError):  # ValueError: a loss that is not finite, which ends the step anyway
             replace_soon(self._path, json_bytes(content))

@@ -7,7 +7,7 @@ goes by its own: a sign that has changed since it last looked is a sign of life,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,11 +35,14 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True)
 class Watched:
-    """One past class of a step that is under way. Losses are means over all of its images, and over its rehearsed ones."""
+    """One past class of a step that is under way. Losses are means over all of its images, and over its rehearsed ones.
+
+    curves: by name what it was at each probe; of SIC and NIC the sums until then."""
 
     risk: ClassAtRisk
     loss_all: float
     loss_rehearsed: float
+    curves: Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class UnderWay:
     silent: float
     probes: int
     at_risk: tuple[Watched, ...]
+    probed_at: tuple[int, ...] = ()  # iterations of the probes; of a monitor's step, epochs
 
     @property
     def is_alive(self) -> bool:
@@ -127,7 +131,8 @@ class Lookout:
             self._say(f"{folder}: {error}")
             probes, at_risk = None, ()
         silent = self._silence(folder.name, progress)
-        return UnderWay(folder.name, progress, silent, _count(probes), at_risk)
+        probed_at = () if probes is None else tuple(np.unique(probes["iteration"].to_numpy()).tolist())
+        return UnderWay(folder.name, progress, silent, len(probed_at), at_risk, probed_at)
 
     def _silence(self, key: str, progress: Progress) -> float:
         """By the sign's own time at first; by ours, once it has changed before our eyes."""
@@ -180,10 +185,6 @@ def _changed(path: Path) -> int:
         return 0
 
 
-def _count(probes: pa.Table | None) -> int:
-    return 0 if probes is None else len(np.unique(probes["probe"].to_numpy()))
-
-
 def _at_risk(progress: Progress, probes: pa.Table, pairs: pa.Table | None, most: int) -> tuple[Watched, ...]:
     past, names = progress.classes[: progress.past], dict(zip(progress.classes, progress.names, strict=True))
     if not past or not len(probes):
@@ -195,11 +196,17 @@ def _at_risk(progress: Progress, probes: pa.Table, pairs: pa.Table | None, most:
         rows = predicted_at_risk(forecasts, forecasts, past, names, most)
     else:
         rows = measured_at_risk(terms, terms.sum(axis=0), _pairs(pairs, progress), past, progress.classes, names, most)
-    full, rehearsed = (QUANTITIES.index(name) for name in ("loss_full", "loss_rehearsal"))
-    at = {label: c for c, label in enumerate(past)}
-    return tuple(
-        Watched(row, float(terms[-1, full, at[row.label]]), float(terms[-1, rehearsed, at[row.label]])) for row in rows
-    )
+    return tuple(_watched(row, terms[:, :, past.index(row.label)]) for row in rows)
+
+
+def _watched(row: ClassAtRisk, terms: Values) -> Watched:
+    """terms [probes, QUANTITIES]: of its class."""
+    of = {name: terms[:, i] for i, name in enumerate(QUANTITIES)}
+    curves = {
+        **{name: of[name].cumsum().tolist() for name in ("sic", "nic")},
+        **{"loss_all": of["loss_full"].tolist(), "loss_rehearsed": of["loss_rehearsal"].tolist()},
+    }
+    return Watched(row, curves["loss_all"][-1], curves["loss_rehearsed"][-1], curves)
 
 
 def _by_probe(probes: pa.Table, past: list[int], names: tuple[str, ...]) -> Values:

@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 
 from forgetscope.characters import counted
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
+from forgetscope.report.underway import lack_of, line_of, silence_of
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.report.words.units import duration
 from forgetscope.underway.risk import trend
 from forgetscope.underway.running import Finished, UnderWay
 
@@ -29,37 +29,9 @@ def watch_view(store: str, found: Sequence[UnderWay], finished: Sequence[Finishe
     return apart(*parts)
 
 
-def line_of(one: UnderWay) -> str:
-    """`Step 2 (5283ad18): epoch 7 of 15 · loss 0.812 · about 3 minutes left`."""
-    progress = one.progress
-    epochs = f"epoch {progress.epoch}" + (f" of {progress.epochs}" if progress.epochs is not None else "")
-    loss = "" if progress.loss is None else f"loss {PLAIN.number(progress.loss, 3)}"
-    left = "" if progress.seconds_left is None else f"about {duration(progress.seconds_left)} left"
-    return f"{title_of(one)}: {' · '.join(filter(None, (epochs, loss, left)))}"
-
-
-def title_of(one: UnderWay) -> str:
-    step = one.progress.step
-    return f"Observed step {step}" if "/" in step else f"Step {one.progress.number} ({step[:8]})"
-
-
-def silence_of(one: UnderWay) -> str:
-    """What to think of a step that says nothing any more."""
-    progress, ago = one.progress, duration(one.silent)
-    where = f"after epoch {progress.epoch}"
-    if progress.state == "stopped":
-        return f"{title_of(one)} was stopped {where}, {ago} ago. The command that ran it goes on from there."
-    told = f"{title_of(one)} has said nothing for {ago}, {where}:"
-    if "/" in progress.step:
-        return f"{told} its training ended without a word, or takes longer than it did."
-    return f"{told} it was killed, or its machine stands still. The command that ran it goes on from its last snapshot."
-
-
 def _step(one: UnderWay) -> RenderableType:
     if not one.at_risk:
-        past = one.progress.past
-        why = "No past classes yet: nothing can be forgotten." if not past else "No probe has ended yet, or none was asked for."
-        return Group(plain(line_of(one), "bold"), plain(why, "dim"))
+        return Group(plain(line_of(one), "bold"), plain(lack_of(one), "dim"))
     table = make_table(("rank", "class"), ("moved", "SIC", "NIC", ("loss", "of all"), ("of", "kept")))
     table.add_column("why")
     for row in one.at_risk:
