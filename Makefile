@@ -5,13 +5,19 @@ PYTHON ?= python3
 VENV := .venv
 FRAMEWORKS := .venv-frameworks
 BIN := $(VENV)/bin
+SITE := docs/_build/html
 ASSETS := src/forgetscope/report/pages/assets
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo test slow frameworks lint check torture claims benchmarks screenshots format clean
+.PHONY: demo docs test slow frameworks lint check torture claims benchmarks screenshots format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
+
+# The site, without a network: half a minute. A warning, as of a link to nothing, ends it.
+docs: $(VENV)/.dev
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --fresh-env docs $(SITE)
+	@echo "The site, to be opened in a browser: $(CURDIR)/$(SITE)/index.html; links that leave it: $(SITE)/external-links.txt"
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -62,7 +68,7 @@ format: $(VENV)/.dev
 	if [ -x $(BIN)/oxfmt ]; then $(BIN)/oxfmt $(ASSETS); fi
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) .cache forgetscope-demo
+	rm -rf $(VENV) $(FRAMEWORKS) docs/_build .cache forgetscope-demo
 
 $(VENV)/.user: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"forgetscope needs Python 3.11 or newer, but $(PYTHON) is {v[0]}.{v[1]}. Name another one: make demo PYTHON=python3.11")'
@@ -74,7 +80,7 @@ $(VENV)/.user: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.user
 	@echo "Installing the test tools into $(VENV)"
-	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,ray]'
+	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,docs,ray]'
 	@$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[web]' \
 	|| echo "No oxlint and oxfmt for this machine: JavaScript and CSS will not be checked"
 	@touch $@

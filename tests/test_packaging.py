@@ -39,7 +39,7 @@ def test_every_version_that_is_installed_is_pinned() -> None:
     pinned = {plain(name): version for name, _, version in (line.partition("==") for line in lines)}
     assert all(pinned.values())
     try:
-        names = set(needed("forgetscope", ("dev", "ray", "web"), set()))
+        names = set(needed("forgetscope", ("dev", "docs", "ray", "web"), set()))
         installed = {name: distribution(name).version.partition("+")[0] for name in names}
     except PackageNotFoundError as error:
         pytest.skip(f"not everything is installed: {error}")
