@@ -87,10 +87,7 @@ def run_step(
         id=id,
         parent=None if parent is None else parent.id,
         spec=spec,
-        data={
-            **{"name": data.name, "image_size": data.image_size, "shape": data.shape},
-            **{"digest": data.digest, "classes": len(data.classes)},
-        },
+        data=_recorded(data),
         environment=settings.environment(),
         timings=_timings(step, course, time.monotonic() - started),
         history=course.history,
@@ -226,11 +223,19 @@ def _train(
 def _beacon(step: Prepared, working: Path, snapshot: Snapshot | None) -> Beacon:
     """Lit at once: a watcher sees the step before its first probe has ended."""
     names = [step.data.classes[label] for label in step.classes]
-    facts = Facts(working.name, step.spec.step, len(step.past), step.classes, names, step.spec.training.epochs)
+    made = {"spec": step.spec.model_dump(mode="json"), "data": _recorded(step.data), "network": step.network_name}
+    facts = Facts(working.name, step.spec.step, len(step.past), step.classes, names, step.spec.training.epochs, made)
     done = [] if snapshot is None else [epoch["loss"] for epoch in snapshot.history]
     beacon = Beacon(working, facts, epoch=float(len(done)), losses=done)
     beacon.beat()
     return beacon
+
+
+def _recorded(data: DataSet) -> dict[str, object]:
+    return {
+        **{"name": data.name, "image_size": data.image_size, "shape": data.shape},
+        **{"digest": data.digest, "classes": len(data.classes)},
+    }
 
 
 def _facts(step: Prepared, accuracy: NDArray[np.float64]) -> ClassFacts:

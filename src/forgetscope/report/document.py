@@ -100,22 +100,33 @@ def experiment_line(experiment: Experiment) -> dict[str, Any]:
 
 
 def watch_document(found: Sequence[UnderWay], finished: Sequence[Finished]) -> dict[str, Any]:
-    """Steps that are alive, those that are not (silent, or stopped), and the latest that are done."""
+    """Steps that are alive, those that are not (silent, or stopped), and the latest that are done; from what forecasts are."""
     alive = [_under_way(one) for one in found if one.is_alive]
     rest = [{**_under_way(one), "state": one.progress.state, "silent_seconds": one.silent} for one in found if not one.is_alive]
-    return study_document(running=alive, silent=rest, finished=list(finished))
+    return study_document(running=alive, silent=rest, finished=list(finished), forecasts_by=forecasts_by(found))
+
+
+def forecasts_by(found: Sequence[UnderWay]) -> str | None:
+    """What is said of the forecasts of these steps, each sentence once."""
+    return " ".join(dict.fromkeys(one.forecasts_by for one in found if one.forecasts_by)) or None
 
 
 def _under_way(one: UnderWay) -> dict[str, Any]:
     names = ("step", "number", "epoch", "epochs", "loss", "seconds_left", "heartbeat")
-    return {**{name: getattr(one.progress, name) for name in names}, "at_risk": [_at_risk(row) for row in one.at_risk]}
+    at_risk = [_at_risk(row) for row in one.at_risk]
+    return {
+        **{name: getattr(one.progress, name) for name in names},
+        "at_risk": at_risk,
+        "forecasts_by": one.forecasts_by or None,
+    }
 
 
 def _at_risk(row: Watched) -> dict[str, Any]:
-    """forecast: of forgetting when the step ends, where there is a model for it."""
+    """forecast: of forgetting when the step ends, with its interval, where there is a model for it; so_far: of that by now."""
+    expected = {name: getattr(row, name) for name in ("forecast", "forecast_low", "forecast_high", "so_far")}
     risk = row.risk
     return {
         **{"class_id": risk.label, "class_name": risk.name, "rank": risk.rank, "moved": risk.moved},
         **{"sic": risk.sic, "cic": risk.cic, "nic": risk.nic, "why": risk.why},
-        **{"loss_all": row.loss_all, "loss_rehearsed": row.loss_rehearsed, "forecast": None},
+        **{"loss_all": row.loss_all, "loss_rehearsed": row.loss_rehearsed, **expected},
     }

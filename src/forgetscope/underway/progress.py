@@ -7,12 +7,12 @@ that refuses it is no reason to stop, and nobody waits until the disk has it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -46,6 +46,9 @@ class Progress(StrictRecord):
     classes: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=100_000)]
     names: Annotated[list[Text], Field(max_length=100_000)]
     losses: Annotated[list[float], Field(max_length=100_000, default_factory=list)]  # of each epoch so far; none: unknown
+    made: dict[str, Any] | None = (
+        None  # `spec`, `data` and `network` as in the step.json to come; None: somebody else's training
+    )
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Facts:
     classes: Sequence[int]
     names: Sequence[str]
     epochs: int | None
+    made: Mapping[str, object] | None = None  # as in `Progress`
 
 
 class Beacon:
@@ -94,6 +98,7 @@ class Beacon:
             **{"epoch": int(self._at), "epochs": facts.epochs, "loss": self._loss, "seconds_left": self._left()},
             **{"heartbeat": datetime.now(UTC).isoformat(timespec="seconds"), "patience": self._patience()},
             **{"past": facts.past, "classes": list(facts.classes), "names": list(facts.names), "losses": self._losses},
+            **({} if facts.made is None else {"made": dict(facts.made)}),
         }
         with suppress(OSError, ValueError):  # ValueError: a loss that is not finite, which ends the step anyway
             replace_soon(self._path, json_bytes(content))

@@ -6,6 +6,7 @@ goes by its own: a sign that has changed since it last looked is a sign of life,
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,9 +23,13 @@ from forgetscope.files import read_regular
 from forgetscope.measuring.quantities import FORECAST, QUANTITIES
 from forgetscope.store import Store
 from forgetscope.store.folder import folders_in
+from forgetscope.store.observed import RECORD, RUNNING, RunningObserved
 from forgetscope.store.stepfiles import TableName, limit_of
 from forgetscope.store.tablefiles import read_table
+from forgetscope.underway.experience import by_probe, changed, finished_in, marks_of
+from forgetscope.underway.foresight import Foreseer
 from forgetscope.underway.progress import PROGRESS, Progress, read_progress
+from forgetscope.underway.regression import COURSE
 from forgetscope.underway.risk import ClassAtRisk, Values, measured_at_risk, predicted_at_risk
 
 AT_RISK = 5  # classes of a step that are shown
@@ -37,17 +42,27 @@ Read = TypeVar("Read")
 class Watched:
     """One past class of a step that is under way. Losses are means over all of its images, and over its rehearsed ones.
 
-    curves: by name what it was at each probe; of SIC and NIC the sums until then."""
+    curves: by name what it was at each probe; of SIC and NIC the sums until then. forecast: what will have been forgotten when
+    the step ends, and the interval that holds 95 % of what test images will show; so_far: what its keepsake forecasts of what
+    has been forgotten by now. NaN where there is none."""
 
     risk: ClassAtRisk
     loss_all: float
     loss_rehearsed: float
     curves: Mapping[str, Sequence[float]]
+    so_far: float = math.nan
+    forecast: float = math.nan
+    forecast_low: float = math.nan
+    forecast_high: float = math.nan
+
+
+Ranked = tuple[tuple[Watched, ...], str]
 
 
 @dataclass(frozen=True)
 class UnderWay:
-    """A step, how far it is, and who is at risk. silent: seconds since its last sign of life."""
+    """A step, how far it is, and who is at risk: the first of its past classes. silent: seconds since its last sign of life;
+    forecasts_by: from what its forecasts are, or why there are none, in sentences; empty without past classes or probes."""
 
     key: str  # of its working folder
     progress: Progress
@@ -55,6 +70,8 @@ class UnderWay:
     probes: int
     at_risk: tuple[Watched, ...]
     probed_at: tuple[int, ...] = ()  # iterations of the probes; of a monitor's step, epochs
+    classes: tuple[Watched, ...] = ()  # all that are past, the most at risk first
+    forecasts_by: str = ""
 
     @property
     def is_alive(self) -> bool:
@@ -80,6 +97,8 @@ class Lookout:
         self._heard: dict[str, tuple[str, float]] = {}  # by step: its last sign of life, and when we first saw that
         self._finished: tuple[object, list[Finished]] = None, []  # what the folders were when it was last listed
         self._told: set[str] = set()
+        self._foresight = Foreseer(store)
+        self._ranked: dict[str, tuple[tuple[object, ...], Ranked]] = {}  # by key, with all that it was made of
 
     def look(self) -> list[UnderWay]:
         """What says that it runs, by step: alive or not."""
@@ -89,18 +108,17 @@ class Lookout:
         gone = [path for path in self._read if path.parent.name not in keys and path.parent.parent == working]
         for path in gone:
             del self._read[path]
+        self._ranked = {key: ranked for key, ranked in self._ranked.items() if key in keys}
         return sorted(found, key=lambda one: (not one.is_alive, one.progress.step))
 
     def finished(self, most: int = FINISHED) -> list[Finished]:
         """The latest steps of runs and monitors, the last one first."""
-        observed = self._store.path / "observed"
-        parents = [self._store.path / "steps", observed, *(observed / name for name in sorted(folders_in(observed)))]
-        marks = (most, *((path, _changed(path)) for path in parents))
-        if marks != self._finished[0]:  # a store of many thousand steps is not listed anew at every look
-            folders = [parent / name for parent in parents if parent != observed for name in folders_in(parent)]
-            latest = sorted(((_changed(folder), folder) for folder in folders), reverse=True)[:most]
+        marks = marks_of(self._store.path)
+        if (most, marks) != self._finished[0]:  # a store of many thousand steps is not listed anew at every look
+            folders = finished_in(self._store.path, marks)
+            latest = sorted(((changed(folder), folder) for folder in folders), reverse=True)[:most]
             rows = [self._of_folder(folder) for _, folder in latest]
-            self._finished = marks, [row for row in rows if row is not None]
+            self._finished = (most, marks), [row for row in rows if row is not None]
         return self._finished[1]
 
     def _of_folder(self, folder: Path) -> Finished | None:
@@ -110,7 +128,7 @@ class Lookout:
             return known
         found = None
         with suppress(StoreError):
-            of_plan = folder.parent.name == "steps"
+            of_plan = folder.parent == self._store.path / "steps"  # a monitor may be called so
             step = self._store.step(folder.name) if of_plan else self._store.observed_step(folder.parent.name, int(folder.name))
             lost = step.past_classes("forgetting")["forgetting"].astype(np.float64)
             lost = lost[np.isfinite(lost)]
@@ -126,13 +144,31 @@ class Lookout:
         try:
             probes = self._table(folder, "probes")
             pairs = self._table(folder, "pairs")
-            at_risk = () if probes is None else _at_risk(progress, probes, pairs, self._most)
+            classes, by = ((), "") if probes is None else self._classes(folder, progress, probes, pairs)
         except ValueError as error:
             self._say(f"{folder}: {error}")
-            probes, at_risk = None, ()
+            probes, classes, by = None, (), ""
         silent = self._silence(folder.name, progress)
         probed_at = () if probes is None else tuple(np.unique(probes["iteration"].to_numpy()).tolist())
-        return UnderWay(folder.name, progress, silent, len(probed_at), at_risk, probed_at)
+        shown = classes[: self._most]
+        return UnderWay(folder.name, progress, silent, len(probed_at), shown, probed_at, classes, by)
+
+    def _classes(self, folder: Path, progress: Progress, probes: pa.Table, pairs: pa.Table | None) -> Ranked:
+        """All past classes and from what their forecasts are, made again where something has changed."""
+        past = progress.classes[: progress.past]
+        if not past or not len(probes):
+            return (), ""
+        observed = None
+        if RUNNING.fullmatch(folder.name):
+            observed = self._fresh(folder / RECORD, lambda path: _record(path.parent))
+        self._foresight.look()
+        of = (probes, pairs, observed, progress.made, progress.epochs, progress.classes, self._foresight.changes)
+        before, ranked = self._ranked.get(folder.name, ((), ((), "")))
+        if len(before) != len(of) or any(a is not b and a != b for a, b in zip(before, of, strict=True)):
+            foreseen = self._foresight.of(progress, observed, by_probe(probes, past, COURSE))
+            ranked = _ranked(progress, probes, pairs, foreseen.values), foreseen.by
+            self._ranked[folder.name] = of, ranked
+        return ranked
 
     def _silence(self, key: str, progress: Progress) -> float:
         """By the sign's own time at first; by ours, once it has changed before our eyes."""
@@ -177,50 +213,39 @@ class Lookout:
             self._tell(problem)
 
 
-def _changed(path: Path) -> int:
-    """When a folder got or lost an entry, in nanoseconds; 0 where it is gone."""
+def _record(folder: Path) -> Mapping[str, Any]:
+    """Of an observed step that runs."""
     try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
+        return RunningObserved(folder).info
+    except StoreError as error:
+        raise ValueError(str(error)) from None
 
 
-def _at_risk(progress: Progress, probes: pa.Table, pairs: pa.Table | None, most: int) -> tuple[Watched, ...]:
+def _ranked(progress: Progress, probes: pa.Table, pairs: pa.Table | None, foreseen: Values) -> tuple[Watched, ...]:
+    """foreseen [3, P]"""
     past, names = progress.classes[: progress.past], dict(zip(progress.classes, progress.names, strict=True))
-    if not past or not len(probes):
-        return ()
-    terms = _by_probe(probes, past, QUANTITIES)
+    most = len(past)
+    course = by_probe(probes, past, COURSE)
+    terms = course[:, : len(QUANTITIES)]
     measured = np.isfinite(terms[:, :3]).any()
     if "forecast" in probes.column_names and not measured:
-        forecasts = _by_probe(probes, past, FORECAST)
+        forecasts = by_probe(probes, past, FORECAST)
         rows = predicted_at_risk(forecasts, forecasts, past, names, most)
     else:
         rows = measured_at_risk(terms, terms.sum(axis=0), _pairs(pairs, progress), past, progress.classes, names, most)
-    return tuple(_watched(row, terms[:, :, past.index(row.label)]) for row in rows)
+    expected = np.concatenate([course[-1, [COURSE.index("forecast")]], foreseen])
+    at = {label: c for c, label in enumerate(past)}
+    return tuple(_watched(row, terms[:, :, at[row.label]], expected[:, at[row.label]].tolist()) for row in rows)
 
 
-def _watched(row: ClassAtRisk, terms: Values) -> Watched:
-    """terms [probes, QUANTITIES]: of its class."""
+def _watched(row: ClassAtRisk, terms: Values, expected: list[float]) -> Watched:
+    """terms [probes, QUANTITIES]: of its class; expected: so far, in the end, and that interval."""
     of = {name: terms[:, i] for i, name in enumerate(QUANTITIES)}
     curves = {
         **{name: of[name].cumsum().tolist() for name in ("sic", "nic")},
         **{"loss_all": of["loss_full"].tolist(), "loss_rehearsed": of["loss_rehearsal"].tolist()},
     }
-    return Watched(row, curves["loss_all"][-1], curves["loss_rehearsed"][-1], curves)
-
-
-def _by_probe(probes: pa.Table, past: list[int], names: tuple[str, ...]) -> Values:
-    """[probes, names, P]"""
-    ids, numbers = probes["class_id"].to_numpy(), probes["probe"].to_numpy()
-    which, rows = np.unique(numbers, return_inverse=True)
-    at = {label: c for c, label in enumerate(past)}
-    if unknown := set(ids.tolist()) - set(past):
-        raise ValueError(f"probes.parquet has class {min(unknown)}, which is no past class")
-    columns = np.array([at[label] for label in ids.tolist()], np.int64)
-    found = np.full((len(which), len(names), len(past)), np.nan)
-    for i, name in enumerate(names):
-        found[rows, i, columns] = probes[name].to_numpy(zero_copy_only=False)
-    return found
+    return Watched(row, curves["loss_all"][-1], curves["loss_rehearsed"][-1], curves, *expected)
 
 
 def _pairs(pairs: pa.Table | None, progress: Progress) -> Values | None:

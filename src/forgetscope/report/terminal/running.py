@@ -1,5 +1,6 @@
 """Steps that are under way, and the classes that they are losing, on a terminal."""
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -32,14 +33,20 @@ def watch_view(store: str, found: Sequence[UnderWay], finished: Sequence[Finishe
 def _step(one: UnderWay) -> RenderableType:
     if not one.at_risk:
         return Group(plain(line_of(one), "bold"), plain(lack_of(one), "dim"))
-    table = make_table(("rank", "class"), ("moved", "SIC", "NIC", ("loss", "of all"), ("of", "kept")))
+    foreseen = any(math.isfinite(row.forecast) for row in one.at_risk)
+    heads = ("moved", "SIC", "NIC", ("loss", "of all"), ("of", "kept"), *((("final", "FG"),) if foreseen else ()))
+    table = make_table(("rank", "class"), heads)
+    if foreseen:
+        table.add_column(("95 %", "interval"))
     table.add_column("why")
     for row in one.at_risk:
         risk = row.risk
         numbers = (PLAIN.significant(value) for value in (risk.sic, risk.nic, row.loss_all, row.loss_rehearsed))
-        table.add_row(str(risk.rank), risk.name, trend(risk.moved), *numbers, risk.why)
+        ends = PLAIN.interval(row.forecast_low, row.forecast_high)
+        expected = (PLAIN.number(row.forecast), ends) if foreseen else ()
+        table.add_row(str(risk.rank), risk.name, trend(risk.moved), *numbers, *expected, risk.why)
     of = f"{len(one.at_risk)} of {counted(one.progress.past, 'past class')}, after {counted(one.probes, 'probe')}"
-    return titled(line_of(one), table, of)
+    return titled(line_of(one), table, of, *filter(None, (one.forecasts_by,)))
 
 
 def _finished(found: Sequence[Finished]) -> RenderableType:
