@@ -88,6 +88,14 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def replicated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the packaged second and third steps of ten experiments on CIFAR-100; do not write to it."""
+    from underway.cut import unpack
+
+    return unpack(tmp_path_factory.mktemp("replicated") / "store").path
+
+
+@pytest.fixture(scope="session")
 def same(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     """Of a simulated store with the paper's settings on CIFAR-100, so that its printed values stand beside ours."""
     from forgetscope.analysis.results import analyse

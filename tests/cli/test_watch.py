@@ -19,9 +19,21 @@ from typer.testing import CliRunner
 
 from conftest import TINY, heed_interruptions
 from forgetscope.cli.app import app
+from forgetscope.store import Store
+from underway.cut import cut_off, second_steps
 from underway.test_lookout import everything, halted, say, stopped
 
 __all__ = ["halted", "stopped"]  # fixtures
+
+
+@pytest.fixture
+def foreseen(replicated: Path, tmp_path: Path) -> Path:
+    """A store with nothing but a step that runs."""
+    store = Store(tmp_path / "foreseen")
+    store.prepare()
+    cut_off(second_steps(Store(replicated))[0], 11, store)
+    return store.path
+
 
 PROMISED = {"step", "epoch", "epochs", "loss", "seconds_left", "at_risk"}
 OF_CLASSES = {"class_id", "class_name", "rank", "moved", "sic", "nic", "why", "forecast"}
@@ -37,12 +49,15 @@ def looked(store: Path) -> dict[str, Any]:
 def test_a_script_gets_what_runs_and_what_is_done(halted: Path) -> None:
     before = everything(halted)
     found = looked(halted)
-    assert set(found) == {"running", "silent", "finished"}
+    assert set(found) == {"running", "silent", "finished", "forecasts_by"}
     assert found["running"] == []
     (one,) = found["silent"]
     assert set(one) >= PROMISED
     assert one["state"] == "stopped"
     assert all(set(row) >= OF_CLASSES for row in one["at_risk"])
+    assert all(row["forecast"] is row["forecast_low"] is row["so_far"] is None for row in one["at_risk"])
+    assert one["forecasts_by"] == found["forecasts_by"]
+    assert one["forecasts_by"].startswith("No forecast: this store has no finished step like this one")
     assert [row["rank"] for row in one["at_risk"]] == [1, 2, 3]
     assert [step["number"] for step in found["finished"]] == [1]
     assert everything(halted) == before
@@ -64,6 +79,16 @@ def test_classes_at_risk_fit_eighty_columns(halted: Path) -> None:
     assert "1 step is running" in shown
     assert {"maple", "owl", "memory", "down"} & set(shown.split())
     assert max(len(line) for line in shown.splitlines() if "/" not in line) <= 80  # a path is not broken
+
+
+def test_final_forgetting_is_forecast_with_its_interval_in_eighty_columns(foreseen: Path) -> None:
+    (one,) = looked(foreseen)["running"]
+    assert [row["forecast_low"] < row["forecast"] < row["forecast_high"] for row in one["at_risk"]] == [True] * 5
+    shown = CliRunner().invoke(app, ["watch", str(foreseen), "--once"], env={"COLUMNS": "80"}).stdout
+    first = one["at_risk"][0]
+    assert f"{first['forecast']:.2f}  ({first['forecast_low']:.2f}, {first['forecast_high']:.2f})" in shown
+    assert " ".join(shown.split()).count("Forecasts are by the model that ships with forgetscope, fitted on 124 steps") == 1
+    assert max(len(line) for line in shown.splitlines() if "/" not in line) <= 80
 
 
 def test_names_of_classes_cannot_control_a_terminal(halted: Path) -> None:

@@ -16,7 +16,7 @@ from forgetscope.underway.progress import Beacon, Facts
 MADE = ("spec", "data", "network")
 
 
-def replicated(path: Path) -> Store:
+def unpack(path: Path) -> Store:
     """Second and third steps of ten experiments on CIFAR-100, trained for real: 10 % increments, 8 % kept."""
     store = Store(path)
     store.prepare()

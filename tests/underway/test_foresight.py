@@ -20,19 +20,14 @@ from forgetscope.store.verified import StoredTables
 from forgetscope.underway.progress import PROGRESS, Beacon, Facts
 from forgetscope.underway.running import Lookout, UnderWay
 from observed_steps import observed_record
-from underway.cut import cut_off, replicated, second_steps, without
+from underway.cut import cut_off, second_steps, without
 
 PROBES = 11
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return replicated(tmp_path_factory.mktemp("replicated") / "store").path
-
-
 @pytest.fixture
-def store(whole: Path, tmp_path: Path) -> Store:
-    return Store(shutil.copytree(whole, tmp_path / "store"))
+def store(replicated: Path, tmp_path: Path) -> Store:
+    return Store(shutil.copytree(replicated, tmp_path / "store"))
 
 
 def seen(store: Store) -> UnderWay:
@@ -127,7 +122,7 @@ def test_a_step_that_does_not_say_how_it_is_trained_has_none(store: Store) -> No
 
 
 def test_steps_that_join_the_store_are_fitted_on_and_nothing_is_read_twice(
-    store: Store, whole: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, replicated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps, read = second_steps(store), list[str]()
     table = StoredTables.table
@@ -145,7 +140,7 @@ def test_steps_that_join_the_store_are_fitted_on_and_nothing_is_read_twice(
     assert before == len(set(read)) > 0
     assert lookout.look()[0] is not None
     assert len(read) == before
-    shutil.copytree(whole / "steps" / steps[7].id, store.path / "steps" / steps[7].id)
+    shutil.copytree(replicated / "steps" / steps[7].id, store.path / "steps" / steps[7].id)
     assert "on 7 experiments" in lookout.look()[0].forecasts_by
     assert {path.split("/")[0] for path in read[before:]} == {steps[7].id}
     without(store, *steps[1:7])
