@@ -14,7 +14,7 @@ extensions = ["myst_parser", "generating"]
 exclude_patterns = ["_build", "generating", "static"]
 nitpicky = True  # a reference to nothing is a warning, and a warning ends the build
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 4  # as a code host has them
 html_math_renderer = "native"
 

@@ -1,8 +1,10 @@
 """What the site has beyond its Markdown files, made anew whenever it is built: `make docs`.
 
 A line such as `<!-- generated: commands -->` in a page is replaced by Markdown that is made from the code, and so cannot drift;
-on a code host it is invisible. `pages` does that, and has links mean on the site what they mean in the repository;
-`mathematics` writes formulas as MathML; `outside` lists links that leave the site, which nothing follows.
+on a code host it is invisible. `pages` does that, and has links mean on the site what they mean in the repository. The
+Markdown is made by `commands`, `options`, `files`, `names`, `words` and `trouble` (exit codes, errors, variables), all of which
+write it as `marking` does. `mathematics` writes formulas as MathML; `outside` lists links that leave the site, which nothing
+follows.
 """
 
 from __future__ import annotations

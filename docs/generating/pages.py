@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from generating import commands, files, names, options, trouble, words
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -27,12 +29,17 @@ _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|<)([^)#\s]+)(#[^)\s]*)?(?=\))")
 
 def complete(app: Sphinx, docname: str, source: list[str]) -> None:
     """Of `source-read`: the one string in source is the page."""
-    page = SITE / f"{docname}.md"
+    source[0] = completed(source[0], SITE / f"{docname}.md")
+
+
+def completed(text: str, page: Path) -> str:
+    """The Markdown of a page as the site has it."""
     makers: dict[str, Callable[[str], str]] = {
-        "file": lambda name: relinked((ROOT / name).read_text("utf-8"), ROOT / name, page)
+        **{"commands": commands.commands, "options": options.options, "files": files.files, "words": words.words},
+        **{"names": names.names, "errors": trouble.errors, "variables": trouble.variables},
+        "file": lambda name: relinked((ROOT / name).read_text("utf-8"), ROOT / name, page),
     }
-    text = relinked(source[0], page, page)
-    source[0] = PLACE.sub(lambda place: makers[place[1]](place[2] or ""), text)
+    return PLACE.sub(lambda place: makers[place[1]](place[2] or ""), relinked(text, page, page))
 
 
 def relinked(text: str, written: Path, shown: Path) -> str:

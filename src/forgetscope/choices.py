@@ -24,8 +24,9 @@ CALIBRATIONS: dict[str, dict[str, float | str]] = {
     "bias-correction": {},
     "weight-aligning": {},
 }
-_WORDS = {"shrinkage": ("estimated",), "level": ("forgetting", "balance"), "source": ("keepsakes", "held-out")}
-_RANGES = {"strength": (0.0, 1.0), "shrinkage": (0.0, 1.0), "level": (-math.inf, 1.0), "logits": (-100.0, 100.0)}
+POSITIVE = ("temperature",)  # of methods, whose other numbers may be 0
+OPTION_WORDS = {"shrinkage": ("estimated",), "level": ("forgetting", "balance"), "source": ("keepsakes", "held-out")}
+OPTION_RANGES = {"strength": (0.0, 1.0), "shrinkage": (0.0, 1.0), "level": (-math.inf, 1.0), "logits": (-100.0, 100.0)}
 NAMED_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:function
 _FORM = re.compile(r"(?P<name>[^\s()]+)(\((?P<options>[^()]*)\))?")  # name, or name(option=value, ...)
 
@@ -43,7 +44,7 @@ def named_method(text: str) -> tuple[str, dict[str, float]]:
         if not math.isfinite(number) or not option.isidentifier():
             said = f"{option}={value}" if value else option
             raise SpecError(f"method = {text!r}: {said!r} is not of the form option=number. Write for example weight=0.5.")
-        if name in METHODS and (number < 0 or (option == "temperature" and number == 0)):
+        if name in METHODS and (number < 0 or (option in POSITIVE and number == 0)):
             raise SpecError(f"method = {text!r}: {option}={value} is not valid: it should be positive.")
         options[option] = number
     return name, options
@@ -69,8 +70,8 @@ def named_calibration(text: str) -> tuple[str, dict[str, float | str]]:
     name, given = _parts("calibration", text, CALIBRATIONS)
     options = dict(CALIBRATIONS[name])
     for option, value in given.items():
-        number, (low, high) = _number(value), _RANGES.get(option, (math.inf, -math.inf))
-        words = _WORDS.get(option, ())
+        number, (low, high) = _number(value), OPTION_RANGES.get(option, (math.inf, -math.inf))
+        words = OPTION_WORDS.get(option, ())
         if value in words:
             options[option] = value
         elif math.isfinite(number) and low <= number <= high:

@@ -1,7 +1,13 @@
 """What can go wrong for a user, as types. Each message says what, which value, and what to do next."""
 
 OWN_CODE = "It is your own code."  # in messages about what it raised
-TRACEBACK = "FORGETSCOPE_TRACEBACK"  # set in the environment: errors are shown with all that led to them
+
+EXIT_CODES = {  # of every command
+    0: "It was done, or there was nothing to do.",
+    1: "Something went wrong on the way, steps of a plan failed, or damage was found. What was finished is kept.",
+    2: "Something that was given is wrong, a command or option among it: nothing was started.",
+    3: "Stopped on request; the same command continues.",
+}
 
 
 class ForgetscopeError(Exception):

@@ -10,16 +10,18 @@ import os
 import sys
 from pathlib import Path
 
+from forgetscope.variables import SPINCOUNT, WAIT_POLICY
+
 SPINS = 500  # a few microseconds; none at all would cost small networks their gain from a second thread
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc, malloc.h
 LARGEST = 32 * 2**20  # the largest threshold that glibc accepts
-WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # what a user may have decided already
+WAITING = (SPINCOUNT, WAIT_POLICY)  # what a user may have decided already
 
 
 def wait_briefly() -> None:
     """Let OpenMP threads sleep soon; takes effect if torch is not loaded yet and the user has not decided otherwise."""
     if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
-        os.environ["GOMP_SPINCOUNT"] = str(SPINS)
+        os.environ[SPINCOUNT] = str(SPINS)
 
 
 def keep_memory() -> None:
@@ -39,9 +41,9 @@ def keep_memory() -> None:
 
 def default_threads() -> int:
     """All cores where threads wait briefly, else all but one; a function of cores and settings, never of momentary load."""
-    cores, spins = available_cores(), os.environ.get("GOMP_SPINCOUNT", "")
+    cores, spins = available_cores(), os.environ.get(SPINCOUNT, "")
     # OpenMP read these when it was loaded; nobody sets them later and means it.
-    brief = (spins.isdigit() and int(spins) <= SPINS) or os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
+    brief = (spins.isdigit() and int(spins) <= SPINS) or os.environ.get(WAIT_POLICY, "").lower() == "passive"
     return cores if brief else max(1, cores - 1)
 
 

@@ -12,7 +12,8 @@ import forgetscope
 from conftest import TINY
 from forgetscope import cli
 from forgetscope.cli.app import app
-from forgetscope.errors import TRACEBACK, OwnCodeFailed
+from forgetscope.errors import OwnCodeFailed
+from forgetscope.variables import TRACEBACK
 
 OWN = """import torch
 

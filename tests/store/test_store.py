@@ -19,7 +19,7 @@ from conftest import raise_schema
 from forgetscope.errors import DamagedStep, SpecError, StateFreed, StoreError
 from forgetscope.spec import AugmentationSpec, RunSpec, step_id, step_specs
 from forgetscope.store import FREED, SCHEMA, STATE, TABLES, StepRecord, Store, TableName
-from forgetscope.store.tablefiles import SCHEMAS
+from forgetscope.store.columns import SCHEMAS
 
 
 def record(seed: int = 0, parent: StepRecord | None = None, value: float = 1.0) -> StepRecord:

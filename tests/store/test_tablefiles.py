@@ -14,7 +14,8 @@ import pytest
 
 from forgetscope.errors import DamagedStep
 from forgetscope.store import ALL_TABLES, TABLES, Store, TableName, tablefiles
-from forgetscope.store.tablefiles import SCHEMAS, TEXT_BYTES, read_table, usual_columns
+from forgetscope.store.columns import SCHEMAS
+from forgetscope.store.tablefiles import TEXT_BYTES, read_table, usual_columns
 from strangers import FIRST, SECOND, golden_copy, put
 
 

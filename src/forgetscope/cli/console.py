@@ -17,7 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 from forgetscope.characters import visible, visible_json, wrapped
-from forgetscope.errors import OWN_CODE, TRACEBACK, ForgetscopeError, Interrupted, StoreError
+from forgetscope.errors import OWN_CODE, ForgetscopeError, Interrupted, StoreError
+from forgetscope.variables import TRACEBACK
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -18,6 +18,7 @@ from forgetscope.data.sources import Source
 from forgetscope.errors import DamagedData, DataError, WriteError
 from forgetscope.files import locked, put_aside
 from forgetscope.outputs import Note, Progress, unheard
+from forgetscope.variables import CACHE
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of a data set; other names in the cache begin with a dot or have an @
 DOWNLOADS, QUARANTINE = "downloads", "quarantine"  # names in the cache that no data set can have
@@ -26,7 +27,7 @@ Read = Callable[[], Source]
 
 def cache_folder() -> Path:
     """Where converted data sets live, as an absolute path; FORGETSCOPE_CACHE moves it."""
-    override = os.environ.get("FORGETSCOPE_CACHE")
+    override = os.environ.get(CACHE)
     try:
         folder = Path(override).expanduser().absolute() if override else user_cache_path("forgetscope", appauthor=False)
         if not folder.is_absolute():

@@ -25,8 +25,8 @@ from forgetscope.store import (
     calibrations_of,
     leaving_out,
 )
+from forgetscope.store.columns import SCHEMAS
 from forgetscope.store.observed import ALL_OBSERVED_TABLES, PROBING
-from forgetscope.store.tablefiles import SCHEMAS
 
 Step = TypeVar("Step")
 _TEXT, _WHOLE, _NUMBER = pa.string(), pa.int64(), pa.float64()

@@ -20,8 +20,8 @@ from forgetscope.store import (
     all_calibrations,
 )
 from forgetscope.store.calibrated import CALIBRATION, ID
+from forgetscope.store.columns import SCHEMAS
 from forgetscope.store.observed import ALL_OBSERVED_TABLES, MONITOR, RECORD, RUNNING
-from forgetscope.store.tablefiles import SCHEMAS
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The store: immutable steps on disk, each named by the content that it was made from.
 
 `folder` is the store itself, `stored` one step as it is read, `observed` what a monitor saw of one, `calibrated` what acts on
-the predictions of one, `verified` what all have in common, and `condition` says which steps are alike; tables are made by
-`tables`, read within bounds by `tablefiles` and held against one another by `contents`, and `stepfiles` says what the record
-and the manifest beside them must be.
+the predictions of one, `verified` what all have in common, and `condition` says which steps are alike; `columns` has the
+tables' columns, with their units; tables are made by `tables`, read within bounds by `tablefiles` and held against one another
+by `contents`, and `stepfiles` says what the record and the manifest beside them must be.
 """
 
 from forgetscope.measuring.quantities import COEFFICIENTS as COEFFICIENTS

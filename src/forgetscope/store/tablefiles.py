@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forgetscope.measuring.keepsakes import Spread, spread_length
-from forgetscope.measuring.quantities import FORECAST, METHODS_OWN
+from forgetscope.store.columns import FLOAT, ONLY_IF_ASKED, SCHEMAS, SINGLE, TEXT, VECTOR
 from forgetscope.store.stepfiles import TableName
 
 ROWS = 20_000_000
@@ -20,48 +20,8 @@ LIST_BYTES = 240 * 2**20  # of all lists of a table, which hold numbers of 4 byt
 COLUMNS = 64
 ROW_GROUPS = 1000
 
-_INT32, _INT64, _FLOAT, _TEXT = pa.int32(), pa.int64(), pa.float64(), pa.string()
-_SINGLE, _VECTOR = pa.float32(), pa.list_(pa.float32())
-ERRORS = ("sic_se", "cic_se", "nic_se", "all_nic_se")  # of the coefficients, in their order
-_TERMS = dict.fromkeys(("sic", "cic", "nic", "all_nic", "gradient_norm", "bias_norm", "loss_full", "loss_rehearsal"), _FLOAT)
-_PROBES = {"probe": _INT32, "iteration": _INT64, "class_id": _INT32, **_TERMS}
-_FORECAST = dict.fromkeys(FORECAST, _FLOAT)
-EXPECTED = ("expected_as_trained", "expected")  # forgetting, by a calibration that predicts it
-_SPREADS = dict.fromkeys(("variance", "covariance"), _VECTOR)
-SCHEMAS: dict[TableName, dict[str, pa.DataType]] = {
-    "classes": {
-        **{"class_id": _INT32, "class_name": _TEXT, "head_node": _INT32, "introduced_step": _INT32, "train_images": _INT32},
-        **{"rehearsal_images": _INT32, "share": _FLOAT, "accuracy_when_learned": _FLOAT, "accuracy": _FLOAT},
-        **dict.fromkeys(("forgetting", "sic", "cic", "nic", "all_nic", "log_sim", *ERRORS, *METHODS_OWN), _FLOAT),
-        **{"missing_terms": _INT32, "missing": _TEXT},
-        **_FORECAST,
-    },
-    "probes": {**_PROBES, **_FORECAST},
-    "pairs": {"class_id": _INT32, "source_class_id": _INT32, "source_is_new": pa.bool_(), "term": _FLOAT},
-    "rehearsal": {"class_id": _INT32, "image": _INT64, "position": _INT32},
-    "confusion": {"true": _INT32, "predicted": _INT32, "count": _INT64},
-    "extra": {"measure": _TEXT, **_PROBES},
-    "predictions": {**dict.fromkeys(("image", "true", "predicted", "best_past", "best_new"), _INT32), "margin": _SINGLE},
-    "keepsakes": {
-        **{"class_id": _INT32, "features_step": _INT32, "images": _INT32, "training_accuracy": _FLOAT},
-        **{"mean": _VECTOR, **_SPREADS, "accuracy": _FLOAT, "probability": _FLOAT},
-    },
-    "carried": {"class_id": _INT32, "mean": _VECTOR, **_SPREADS, "error": _FLOAT},
-    "calibration": {
-        **{"class_id": _INT32, **dict.fromkeys(("scale", "offset", "calibrated_accuracy", "calibrated_forgetting"), _FLOAT)},
-        **dict.fromkeys(EXPECTED, _FLOAT),
-    },
-}
 ONE_OF_THEM: tuple[Spread, ...] = ("variance", "covariance")  # columns of which a table has one
 WITH_FORECAST = ("accuracy", "probability")  # columns of keepsakes
-# Columns that are there only where a run asks for them.
-ONLY_IF_ASKED: dict[TableName, tuple[str, ...]] = {
-    "classes": (*FORECAST, *ERRORS, *METHODS_OWN),
-    "probes": FORECAST,
-    "keepsakes": (*ONE_OF_THEM, *WITH_FORECAST),
-    "carried": ONE_OF_THEM,
-    "calibration": EXPECTED,
-}
 # Values; so may every floating-point number, and every list of them.
 _MAY_MISS = {"rehearsal_images", "missing_terms", "missing", "best_past", "features_step", "images"}
 _KEYS: dict[TableName, tuple[tuple[str, ...], ...]] = {
@@ -87,7 +47,7 @@ def read_table(content: bytes, name: TableName, columns: Sequence[str] | None = 
     """All columns, or some of them, which are decoded alone. Raises ValueError for a file that is no such table."""
     try:
         # Texts as dictionaries: a thousand rows with the same long text stay as small as they are in the file.
-        texts = [column for column, type in SCHEMAS[name].items() if type == _TEXT]
+        texts = [column for column, type in SCHEMAS[name].items() if type == TEXT]
         file = pq.ParquetFile(
             pa.BufferReader(content), read_dictionary=texts, thrift_string_size_limit=2**20, thrift_container_size_limit=100_000
         )
@@ -142,7 +102,7 @@ def _with_texts(table: pa.Table) -> pa.Table:
             longest = max((pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0 for chunk in column.chunks), default=0)
             if longest > TEXT_BYTES or longest * len(column) > UNPACKED_BYTES:
                 raise ValueError(f"{field.name} holds a text of {longest:,} bytes; at most {TEXT_BYTES:,} are read")
-            table = table.set_column(i, field.name, column.cast(_TEXT))
+            table = table.set_column(i, field.name, column.cast(TEXT))
     return table.replace_schema_metadata(None)
 
 
@@ -159,11 +119,11 @@ def _check_values(table: pa.Table, name: TableName) -> None:
 
 
 def _check_column(column: str, values: pa.ChunkedArray, type: pa.DataType) -> None:
-    if type in (_SINGLE, _VECTOR):
-        numbers = pc.list_flatten(values) if type == _VECTOR else values.drop_null()
+    if type in (SINGLE, VECTOR):
+        numbers = pc.list_flatten(values) if type == VECTOR else values.drop_null()
         if numbers.null_count or not np.isfinite(numbers.to_numpy()).all():
             raise ValueError(f"{column} holds a number that is not finite")
-    elif type != _FLOAT:
+    elif type != FLOAT:
         if values.null_count and column not in _MAY_MISS:
             raise ValueError(f"{column} is missing in {values.null_count} of {len(values)} rows")
         if pa.types.is_integer(type) and len(values) > values.null_count and pc.min(values).as_py() < 0:

@@ -1,4 +1,4 @@
-"""The tables that a step leaves in the store, from plain arrays. Columns are described in `docs/store.md`.
+"""The tables that a step leaves in the store, from plain arrays. `columns` describes them.
 
 Whoever has the numbers, by training or by simulation, builds its tables here; what is read is checked against the same schema.
 """
@@ -19,8 +19,9 @@ from forgetscope.measuring.forgetting import forgetting
 from forgetscope.measuring.keepsakes import Carried, Keepsake
 from forgetscope.measuring.quantities import COEFFICIENTS, ESTIMATES, FORECAST, METHODS_OWN, QUANTITIES
 from forgetscope.spec import Kept
+from forgetscope.store.columns import ERRORS, ONLY_IF_ASKED, SCHEMAS
 from forgetscope.store.stepfiles import TableName
-from forgetscope.store.tablefiles import ERRORS, ONLY_IF_ASKED, SCHEMAS, WITH_FORECAST
+from forgetscope.store.tablefiles import WITH_FORECAST
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float64]

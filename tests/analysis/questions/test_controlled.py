@@ -18,7 +18,7 @@ from forgetscope.benchmark.space import Partition
 from forgetscope.errors import StoreError
 from forgetscope.spec import AugmentationSpec, RunSpec, StepSpec, step_id, step_specs
 from forgetscope.store import TABLES, StepRecord, Store, StoredStep
-from forgetscope.store.tablefiles import SCHEMAS
+from forgetscope.store.columns import SCHEMAS
 
 PARTITION = Partition(0.1, 0.08)
 PARENT = "f" * 32
