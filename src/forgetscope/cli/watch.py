@@ -15,6 +15,7 @@ import typer
 import forgetscope as fs
 from forgetscope.cli import options as option
 from forgetscope.cli.console import echo, onward, print_json, print_view
+from forgetscope.errors import SpecError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,6 +32,12 @@ def watch(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of tables; without --once, a line after each change.")
     ] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Show it as a page in a browser of this machine; prints its address.")
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Of the page. Default: one that is free.", show_default=False)
+    ] = None,
 ) -> None:
     """Watch what is being trained: every running step of the store, and the past classes that it is losing.
 
@@ -39,7 +46,16 @@ def watch(
     no lock and slows no run; runs on other machines are seen where the file system is shared. Ctrl-C ends it."""
     from forgetscope.underway.running import Lookout
 
+    if page and (once or as_json):
+        raise SpecError(
+            f"--page with {'--once' if once else '--json'}: a page is neither for scripts nor looked at once. Leave one out."
+        )
+    if port is not None and not page:
+        raise SpecError(f"--port {port} is that of a page: add --page, or leave it out.")
     opened, problems = fs.Store.existing(store), list[str]()
+    if page:
+        _serve(opened, every, port)
+        return
     lookout = Lookout(opened, problems.append)
     if once:
         _print_once(lookout, opened, problems, as_json)
@@ -51,6 +67,20 @@ def watch(
             _screen(lookout, opened, problems, every)
         else:
             _blocks(lookout, opened, problems, every)
+
+
+def _serve(store: fs.Store, every: float, port: int | None) -> None:
+    import asyncio
+
+    from forgetscope.watching.serving import serve
+
+    def told(address: str) -> None:
+        echo(f"A page that follows {store.path}, for a browser on this machine; whoever has the address can see it:")
+        print(address, flush=True)
+        echo("Ctrl-C ends this; nothing that runs is touched.")
+
+    with _ended_quietly():
+        asyncio.run(serve(store, every, port or 0, told))
 
 
 def _print_once(lookout: Lookout, store: fs.Store, problems: list[str], as_json: bool) -> None:

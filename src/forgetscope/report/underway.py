@@ -4,14 +4,20 @@ from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.units import duration
 from forgetscope.underway.running import UnderWay
 
+SHOWN = 8  # steps with their classes; of more, a line each
+
 
 def line_of(one: UnderWay) -> str:
     """`Step 2 (5283ad18): epoch 7 of 15 · loss 0.812 · about 3 minutes left`."""
+    return f"{title_of(one)}: {pace_of(one)}"
+
+
+def pace_of(one: UnderWay) -> str:
     progress = one.progress
     epochs = f"epoch {progress.epoch}" + (f" of {progress.epochs}" if progress.epochs is not None else "")
     loss = "" if progress.loss is None else f"loss {PLAIN.number(progress.loss, 3)}"
     left = "" if progress.seconds_left is None else f"about {duration(progress.seconds_left)} left"
-    return f"{title_of(one)}: {' · '.join(filter(None, (epochs, loss, left)))}"
+    return " · ".join(filter(None, (epochs, loss, left)))
 
 
 def title_of(one: UnderWay) -> str:

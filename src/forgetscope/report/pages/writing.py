@@ -30,17 +30,21 @@ def write_report(shown: Experiment | Observed | Analysis, path: str | Path, *, p
     if not isinstance(shown, Experiment | Observed | Analysis):
         known = "fs.run, open_experiment, open_observed or analyse"
         raise SpecError(f"fs.write_report shows what {known} returned, not a {type(shown).__name__}.")
-    if isinstance(shown, Experiment):
-        data = recorded_data(shown.data)
-        strips = {} if data is None else class_strips(data, shown.classes["class_id"].unique().tolist())
-        page = render_page(shown, strips, explore_chain(shown.steps, recorded_data))
-    elif isinstance(shown, Observed):
-        page = render_page(shown, {}, explore_observed(shown.steps))
-    else:
-        page = render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))
+    page = rendered(shown, progress)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WriteError(f"Cannot write the page to {path}: {error.strerror or error}. Name another file.") from None
     replace_durably(path, page.encode())
     return path
+
+
+def rendered(shown: Experiment | Observed | Analysis, progress: Progress = unheard) -> str:
+    """The page itself."""
+    if isinstance(shown, Experiment):
+        data = recorded_data(shown.data)
+        strips = {} if data is None else class_strips(data, shown.classes["class_id"].unique().tolist())
+        return render_page(shown, strips, explore_chain(shown.steps, recorded_data))
+    if isinstance(shown, Observed):
+        return render_page(shown, {}, explore_observed(shown.steps))
+    return render_benchmark(shown, explore(shown, recorded_data, progress), provenance_of(shown, progress))

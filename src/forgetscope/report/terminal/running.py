@@ -7,12 +7,11 @@ from rich.console import Group, RenderableType
 
 from forgetscope.characters import counted
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
-from forgetscope.report.underway import lack_of, line_of, silence_of
+from forgetscope.report.underway import SHOWN, lack_of, line_of, silence_of
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.underway.risk import trend
 from forgetscope.underway.running import Finished, UnderWay
 
-SHOWN = 8  # steps with their classes; of more, a line each
 LATEST = 3  # finished steps
 
 
