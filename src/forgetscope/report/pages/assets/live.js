@@ -358,7 +358,7 @@ function show(state) {
 let tag = "",
   good = new Date(),
   asking = false,
-  waiting;
+  nextTime;
 
 const REFUSED = "This address is no longer good: forgetscope watch was started anew. Open the address that it printed then.";
 const failure = (error) =>
@@ -371,7 +371,7 @@ const failure = (error) =>
 async function ask() {
   if (asking) return;
   asking = true;
-  clearTimeout(waiting);
+  clearTimeout(nextTime);
   try {
     const headers = tag ? { "If-None-Match": tag } : {};
     const answer = await fetch("state", { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENT) });
@@ -389,10 +389,10 @@ async function ask() {
     tag = "";
   }
   asking = false;
-  if (!document.hidden) waiting = setTimeout(ask, every);
+  if (!document.hidden) nextTime = setTimeout(ask, every);
 }
 
-document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(waiting) : ask()));
+document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(nextTime) : ask()));
 onNewLook(() => {
   for (const card of cards.values()) {
     fillCharts(card, card.step, card.forecasts);
