@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,8 +13,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from forgetscope.report.pages import live
-from forgetscope.report.pages.live import live_document
+from forgetscope.report.underway import SHOWN
+from forgetscope.underway.running import Lookout, UnderWay
 from keys import unreached
 from made import HOSTILE
 from underway.test_lookout import halted, say, stopped
@@ -54,7 +56,8 @@ def test_it_shows_classes_at_risk_curves_and_what_is_done(opened: tuple[Page, Se
         assert shown.split("\t")[-1] == row["why"]
     lines = page.locator(".growing figure")
     assert [lines.nth(i).locator("path.curve").count() for i in range(5)] == [3, 3, 6, 1, 0]
-    expect(lines.nth(4)).to_contain_text("No forecasts. There is no model")
+    expect(lines.nth(4)).to_contain_text(one["forecasts_by"])
+    assert one["forecasts_by"].startswith("No forecast: ")
     assert page.locator("#done tbody a").count() == 1
 
 
@@ -155,25 +158,34 @@ def test_hostile_names_are_only_characters(browser: Browser, running: Path) -> N
 def test_forecasts_stand_against_what_is_forgotten_so_far(
     browser: Browser, running: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = {0: (0.8, 0.6, 0.95, 0.3), 1: (0.5, None, None, 0.4), 2: (0.2, 0.1, 0.3, None)}
+    made = [(0.8, 0.6, 0.95, 0.3), (0.5, math.nan, math.nan, 0.4), (0.2, 0.1, 0.3, math.nan)]
+    by = "Forecasts are fitted on 12 experiments."
+    look, hidden = Lookout.look, list[str]()
 
-    def foreseen(*given: object) -> dict[str, object]:
-        document = live_document(*given)  # type: ignore[arg-type]
-        for one in document["running"]:
-            for i, row in enumerate(one["at_risk"]):
-                row |= dict(zip(("forecast", "forecast_low", "forecast_high", "so_far"), made[i], strict=True))
-        return {**document, "forecasts_by": "Forecasts by a model of 12 finished steps."}
+    def foreseen(self: Lookout) -> list[UnderWay]:
+        names = ("forecast", "forecast_low", "forecast_high", "so_far")
+        found = []
+        for one in look(self):
+            values = [
+                {name: math.nan if name in hidden else value for name, value in zip(names, row, strict=True)} for row in made
+            ]
+            rows = tuple(dataclasses.replace(row, **own) for row, own in zip(one.at_risk, values, strict=True))
+            found.append(dataclasses.replace(one, at_risk=rows, forecasts_by=by))
+        return found
 
-    monkeypatch.setattr("forgetscope.watching.sight.live_document", foreseen)
+    monkeypatch.setattr(Lookout, "look", foreseen)
     with serving(running) as served:
         page = browser.new_page()
         page.goto(served.address)
         chart = page.locator(".growing figure").nth(4)
-        chart.locator("circle").first.wait_for()
+        expect(chart).to_contain_text("forgotten so far")
         assert (chart.locator("circle").count(), chart.locator("line.curve").count()) == (2, 1)
-        expect(page.locator(".step thead")).to_contain_text("Forecast")
+        expect(page.locator(".step thead")).to_contain_text("Final FG")
         assert "0.80 (0.60, 0.95)" in page.locator(".step tbody tr").first.inner_text()
-        expect(page.locator(".step")).to_contain_text("Forecasts by a model of 12 finished steps.")
+        expect(page.locator(".step")).to_contain_text(by)
+        hidden.append("so_far")  # as where a run keeps nothing to tell it by
+        expect(chart).to_contain_text("rank; forgotten so far is unknown")
+        assert (chart.locator("circle").count(), chart.locator("line.curve").count()) == (3, 2)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -227,7 +239,7 @@ def test_a_page_without_a_step_that_can_forget(browser: Browser, running: Path) 
 
 def test_many_steps_are_lines(browser: Browser, running: Path) -> None:
     (path,) = (found.parent for found in running.glob("working/*/progress.json"))
-    for i in range(live.SHOWN + 3):
+    for i in range(SHOWN + 3):
         copy = path.with_name(f"{i:032x}")
         copy.mkdir()
         for file in path.glob("*.parquet"):
@@ -237,6 +249,6 @@ def test_many_steps_are_lines(browser: Browser, running: Path) -> None:
     with serving(running) as served:
         page = browser.new_page()
         page.goto(served.address)
-        expect(page.locator("#now")).to_have_text(f"{live.SHOWN + 4} steps are running.")
-        expect(page.locator(".step")).to_have_count(live.SHOWN)
+        expect(page.locator("#now")).to_have_text(f"{SHOWN + 4} steps are running.")
+        expect(page.locator(".step")).to_have_count(SHOWN)
         expect(page.locator("#more li")).to_have_count(4)

@@ -67,38 +67,35 @@ function grow(box, places, curves, across) {
   box.replaceChildren(svg);
 }
 
-// Predicted against current forgetting: a point per class, its interval, and the line where nothing more is lost.
+// What will be forgotten against what is so far: a point per class, its interval, and the line where nothing more is lost. Where it
+// is unknown of all what is forgotten so far, they stand side by side.
 function scatter(box, rows, slotOf) {
-  const reach = rows.flatMap((row) => [
-    row.so_far,
-    row.forecast,
-    row.forecast_low ?? row.forecast,
-    row.forecast_high ?? row.forecast,
-  ]);
+  const placed = rows.filter((row) => row.so_far !== null),
+    apart = !placed.length,
+    shown = apart ? rows : placed;
+  const reach = shown.flatMap((row) => known([row.forecast, row.forecast_low, row.forecast_high, row.so_far]));
   const ends = [Math.min(0, ...reach), Math.max(1, ...reach)];
-  const [svg, x, y] = frame(box.clientWidth || 320, ends, ends, "forgotten so far", false);
-  svg.append(drawn("line", { class: "even", x1: x(ends[0]), y1: y(ends[0]), x2: x(ends[1]), y2: y(ends[1]) }));
-  for (const row of rows) {
+  const across = apart ? "rank; forgotten so far is unknown" : "forgotten so far";
+  const width = box.clientWidth || 320,
+    [svg, x, y] = frame(width, apart ? [0.5, rows.length + 0.5] : ends, ends, across, apart);
+  if (!apart) svg.append(drawn("line", { class: "even", x1: x(ends[0]), y1: y(ends[0]), x2: x(ends[1]), y2: y(ends[1]) }));
+  for (const row of shown) {
     const own = `slot-${slotOf(row)}`,
-      at = x(row.so_far),
-      right = at > box.clientWidth / 2;
-    if (known([row.forecast_low ?? null, row.forecast_high ?? null]).length === 2)
-      svg.append(
-        drawn("line", {
-          class: `curve ${own}`,
-          x1: at,
-          x2: at,
-          y1: y(row.forecast_low),
-          y2: y(row.forecast_high),
-          "data-class": row.class_id,
-        }),
-      );
+      at = x(apart ? row.rank : row.so_far),
+      right = at > width / 2;
+    if (row.forecast_low !== null && row.forecast_high !== null) {
+      const line = { x1: at, x2: at, y1: y(row.forecast_low), y2: y(row.forecast_high) };
+      svg.append(drawn("line", { ...line, class: `curve ${own}`, "data-class": row.class_id }));
+    }
     svg.append(drawn("circle", { class: `dot ${own}`, cx: at, cy: y(row.forecast), r: 5, "data-class": row.class_id }));
     const text = { class: "name", x: at + (right ? -9 : 9), y: y(row.forecast) + 4, "text-anchor": right ? "end" : "start" };
-    svg.append(drawn("text", { ...text, "data-class": row.class_id }, shorten(row.class_name)));
+    if (!apart) svg.append(drawn("text", { ...text, "data-class": row.class_id }, shorten(row.class_name)));
   }
   box.replaceChildren(svg);
 }
+
+const predictedOf = (row) => estimate(row.forecast, row.forecast_low, row.forecast_high);
+const isPredicted = (row) => row.forecast !== null;
 
 // ---- A step
 
@@ -185,13 +182,13 @@ function choose(card) {
 
 function fillTable(card, rows) {
   const focused = card.table.contains(document.activeElement) ? document.activeElement.dataset.class : undefined;
-  const predicted = rows.some((row) => typeof row.forecast === "number");
-  const names = ["Class", "Rank", "Moved", "SIC", "NIC", "Loss of all", "Of kept", ...(predicted ? ["Forecast"] : []), "Why"];
+  const predicted = rows.some(isPredicted);
+  const names = ["Class", "Rank", "Moved", "SIC", "NIC", "Loss of all", "Of kept", ...(predicted ? ["Final FG"] : []), "Why"];
   const head = tableHead(...names);
   head.querySelector("th:last-child").classList.add("text");
   const body = rows.map((row) => {
     const numbers = [row.sic, row.nic, row.loss_all, row.loss_rehearsed].map(significant);
-    const forecast = predicted ? [estimate(row.forecast, row.forecast_low ?? null, row.forecast_high ?? null)] : [];
+    const forecast = predicted ? [predictedOf(row)] : [];
     const line = tableRow("", String(row.rank), row.trend, ...numbers, ...forecast, row.why);
     line.firstChild.append(swatch(card.slots.get(row.class_id)), " ", classButton(card, row));
     line.lastChild.className = "text";
@@ -202,7 +199,7 @@ function fillTable(card, rows) {
     card.table.querySelector(`button[data-class="${Number(focused)}"]`)?.focus({ preventScroll: true });
 }
 
-function fillCharts(card, step, forecasts) {
+function fillCharts(card, step) {
   const rows = step.at_risk,
     slotOf = (row) => card.slots.get(row.class_id);
   const curve = (row, name, dashed = false) => ({
@@ -232,7 +229,7 @@ function fillCharts(card, step, forecasts) {
     grow(card.charts.losses, step.probed_at, both, step.counted);
     const of = (row) => `${row.class_name} ${significant(row.loss_all)} and ${significant(row.loss_rehearsed)}`;
     say("losses", `Loss of all and of kept images: ${rows.map(of).join(", ")}`);
-    fillForecasts(card, rows, forecasts, slotOf);
+    fillForecasts(card, step, slotOf);
   }
   const losses = step.losses.map(([, loss]) => loss);
   if (losses.length) {
@@ -250,26 +247,22 @@ function fillCharts(card, step, forecasts) {
     );
 }
 
-function fillForecasts(card, rows, forecasts, slotOf) {
-  const predicted = rows.filter((row) => typeof row.forecast === "number"),
-    placed = predicted.filter((row) => typeof row.so_far === "number"),
+function fillForecasts(card, step, slotOf) {
+  const predicted = step.at_risk.filter(isPredicted),
     box = card.charts.forecast;
-  if (!predicted.length)
-    return leaveEmpty(box, `No forecasts. ${forecasts || "There is no model of forgetting at the end of this step."}`);
-  const told = predicted.map(
-    (row) => `${row.class_name} ${estimate(row.forecast, row.forecast_low ?? null, row.forecast_high ?? null)}`,
+  if (!predicted.length) return leaveEmpty(box, step.forecasts_by ?? "No forecast.");
+  scatter(box, predicted, slotOf);
+  box.setAttribute(
+    "aria-label",
+    `Predicted forgetting: ${predicted.map((row) => `${row.class_name} ${predictedOf(row)}`).join(", ")}`,
   );
-  if (placed.length) scatter(box, placed, slotOf);
-  else leaveEmpty(box, "How much is forgotten so far is not known in this step; the forecasts are in the table.");
-  box.setAttribute("aria-label", `Predicted forgetting: ${told.join(", ")}`);
 }
 
-function fillCard(card, step, forecasts) {
-  const now = JSON.stringify([step, forecasts]);
+function fillCard(card, step) {
+  const now = JSON.stringify(step);
   if (now === card.before) return;
   card.before = now;
   card.step = step;
-  card.forecasts = forecasts;
   card.title.textContent = step.title;
   card.pace.textContent = step.pace;
   card.pace.hidden = Boolean(step.said);
@@ -282,16 +275,16 @@ function fillCard(card, step, forecasts) {
   card.lack.hidden = rows.length > 0;
   card.shown.hidden = !rows.length;
   card.how.hidden = !rows.length;
-  card.how.textContent = `${rows.length} of ${step.past} past class${step.past === 1 ? "" : "es"}, after ${step.probes} probe${step.probes === 1 ? "" : "s"}. ${forecasts}`;
+  card.how.textContent = `${rows.length} of ${step.past} past class${step.past === 1 ? "" : "es"}, after ${step.probes} probe${step.probes === 1 ? "" : "s"}. ${rows.some(isPredicted) ? step.forecasts_by : ""}`;
   giveColours(card, rows);
   fillTable(card, rows);
-  fillCharts(card, step, forecasts);
+  fillCharts(card, step);
   choose(card);
 }
 
 // ---- The page
 
-function fillSteps(steps, forecasts) {
+function fillSteps(steps) {
   const place = byId("running"),
     there = new Set(steps.map((step) => step.key));
   for (const [key, card] of cards)
@@ -303,7 +296,7 @@ function fillSteps(steps, forecasts) {
     if (!cards.has(step.key)) cards.set(step.key, makeCard(step.key));
     const card = cards.get(step.key);
     if (place.children[i] !== card.place) place.insertBefore(card.place, place.children[i] ?? null);
-    fillCard(card, step, forecasts);
+    fillCard(card, step);
   });
 }
 
@@ -345,7 +338,7 @@ function show(state) {
     (state.alive ? `${state.alive} step${state.alive === 1 ? " is" : "s are"} running.` : "Nothing is running.") + silent,
   );
   say("lost", state.lost && `${state.lost} This page goes on looking for it.`);
-  fillSteps([...state.running, ...state.silent], state.forecasts_by ?? "");
+  fillSteps([...state.running, ...state.silent]);
   if (changed("more")) fillList(byId("more"), state.more);
   if (changed("finished")) fillFinished(state.finished);
   if (changed("problems")) fillList(byId("problems"), state.problems);
@@ -395,7 +388,7 @@ async function ask() {
 document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(nextTime) : ask()));
 onNewLook(() => {
   for (const card of cards.values()) {
-    fillCharts(card, card.step, card.forecasts);
+    fillCharts(card, card.step);
     choose(card);
   }
 });
