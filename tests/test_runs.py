@@ -16,9 +16,8 @@ import forgetscope as fs
 from conftest import SMALL
 from forgetscope.benchmark.controlled import controlled_plan
 from forgetscope.cli.app import app
-from forgetscope.errors import DataError, ForgetscopeError, SpecError
+from forgetscope.errors import TRACEBACK, DataError, ForgetscopeError, SpecError
 from forgetscope.report.document import study_document
-from forgetscope.variables import TRACEBACK
 
 RUN = {"dataset": "squares", "epochs": 1, "first_batch": 16, "batch": 16, "sequence": ((0, 1), (2, 3))}
 

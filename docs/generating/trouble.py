@@ -37,6 +37,6 @@ def _classes() -> str:
 
 
 def variables(_: str) -> str:
-    from forgetscope.variables import VARIABLES
+    from forgetscope.errors import VARIABLES
 
     return "\n".join(entry(code(name), said) for name, said in VARIABLES.items())

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from forgetscope.variables import SPINCOUNT, WAIT_POLICY
+from forgetscope.errors import SPINCOUNT, WAIT_POLICY
 
 SPINS = 500  # a few microseconds; none at all would cost small networks their gain from a second thread
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc, malloc.h

@@ -12,8 +12,7 @@ import forgetscope
 from conftest import TINY
 from forgetscope import cli
 from forgetscope.cli.app import app
-from forgetscope.errors import OwnCodeFailed
-from forgetscope.variables import TRACEBACK
+from forgetscope.errors import TRACEBACK, OwnCodeFailed
 
 OWN = """import torch
 

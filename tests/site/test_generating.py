@@ -15,11 +15,11 @@ import forgetscope as fs
 from forgetscope import errors
 from forgetscope.benchmark.space import BenchmarkSpec
 from forgetscope.cli.app import app
+from forgetscope.errors import VARIABLES
 from forgetscope.housekeeping import sql
 from forgetscope.report.words.definitions import explained
 from forgetscope.spec import RunSpec
 from forgetscope.store.columns import TABLES
-from forgetscope.variables import VARIABLES
 
 SITE = Path(__file__).parents[2] / "docs"
 SOURCE = Path(fs.__file__).parent

@@ -18,8 +18,7 @@ from forgetscope.cli.plans import training
 from forgetscope.cli.results import FormatOption, WidthOption, analyse, approximations, write_for_paper
 from forgetscope.cli.watch import watch
 from forgetscope.cli.words import explain
-from forgetscope.errors import SpecError
-from forgetscope.variables import TRACEBACK
+from forgetscope.errors import TRACEBACK, SpecError
 
 DEMO_STORE = Path("forgetscope-demo")
 

@@ -17,8 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from forgetscope.characters import visible, visible_json, wrapped
-from forgetscope.errors import OWN_CODE, ForgetscopeError, Interrupted, StoreError
-from forgetscope.variables import TRACEBACK
+from forgetscope.errors import OWN_CODE, TRACEBACK, ForgetscopeError, Interrupted, StoreError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -15,10 +15,9 @@ from forgetscope.data.conversion import Conversion, convert
 from forgetscope.data.images import MANIFEST, DataSet, open_data
 from forgetscope.data.ownership import demand_free, demand_lock, demand_ours, discard, is_ours, unfinished
 from forgetscope.data.sources import Source
-from forgetscope.errors import DamagedData, DataError, WriteError
+from forgetscope.errors import CACHE, DamagedData, DataError, WriteError
 from forgetscope.files import locked, put_aside
 from forgetscope.outputs import Note, Progress, unheard
-from forgetscope.variables import CACHE
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of a data set; other names in the cache begin with a dot or have an @
 DOWNLOADS, QUARANTINE = "downloads", "quarantine"  # names in the cache that no data set can have

@@ -12,7 +12,7 @@ from typing import Any
 from forgetscope.benchmark.costs import Rates
 from forgetscope.data.images import DataSet
 from forgetscope.data.library import load_data
-from forgetscope.errors import DamagedData, DataError, ForgetscopeError, Interrupted
+from forgetscope.errors import TRACEBACK, DamagedData, DataError, ForgetscopeError, Interrupted
 from forgetscope.experiment.calibration import calibrate_locked
 from forgetscope.experiment.chain import run_locked
 from forgetscope.experiment.settings import Settings, choose_settings
@@ -22,7 +22,6 @@ from forgetscope.learning.plugins import load_all
 from forgetscope.outputs import Note
 from forgetscope.spec import RunSpec, StepSpec
 from forgetscope.store import Store, StoredStep
-from forgetscope.variables import TRACEBACK
 
 Setup = Mapping[str, Any]  # what `Work.setup` says; as JSON can hold it
 Request = Mapping[str, Any]  # what `Work.request` says of a job

@@ -26,12 +26,11 @@ from forgetscope.benchmark.plans import Job
 from forgetscope.engines.dispatch import FAREWELL, STOPPED, Dispatch
 from forgetscope.engines.executor import Executor, Setup
 from forgetscope.engines.work import Place, Work
-from forgetscope.errors import ForgetscopeError, InputError, Interrupted
+from forgetscope.errors import PASSED_ON, ForgetscopeError, InputError, Interrupted
 from forgetscope.experiment.stopping import Stop
 from forgetscope.learning.plugins import load_all
 from forgetscope.store import Store
 from forgetscope.threads import keep_memory
-from forgetscope.variables import PASSED_ON
 
 OLDEST = (2, 54)
 BEYOND_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0", on Linux too: what Ray starts here listens on loopback only
