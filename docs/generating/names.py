@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,7 +39,7 @@ def _named(name: str, found: Any) -> Iterator[str]:
     """A class with its methods, a function, or an alias of a type."""
     yield f"## {name}\n"
     if not inspect.isclass(found) and not inspect.isfunction(found):
-        yield f"A type: `{_short(str(found))}`.\n"
+        yield f"```python\n{_definition(name.rpartition('.')[2])}\n```\n"
         return
     if hasattr(found, "model_fields"):
         yield f"```python\n{name}(**options)\n```\n\nEvery option, with default and range: [options](options.md).\n"
@@ -55,6 +57,15 @@ def _named(name: str, found: Any) -> Iterator[str]:
                 yield _as_markdown(said)
 
 
+def _definition(name: str) -> str:
+    """Of an alias of a type, as the source has it."""
+    import forgetscope as fs
+
+    module = import_module(fs._HOME_OF[name])
+    found = [node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.Assign)]
+    return next(ast.unparse(node) for node in found if ast.unparse(node.targets[0]) == name)
+
+
 def _is_ours(found: type, name: str) -> bool:
     """Defined by this class or by one of ours that it builds on, not by a library's, and no plain value."""
     home = next(one for one in found.__mro__ if name in vars(one))
@@ -65,35 +76,62 @@ def _is_ours(found: type, name: str) -> bool:
 
 def _returned(member: Any) -> str:
     of = getattr(member, "fget", None) or getattr(member, "func", None)
-    said = inspect.signature(of).return_annotation if of else inspect.Signature.empty
-    return "" if said is inspect.Signature.empty else f", `{_short(inspect.formatannotation(said))}`"
+    said = _written(of).get("return") if of else None
+    return f", `{said}`" if said else ""
 
 
 def _signature(name: str, found: Any) -> str:
-    """As it is called, one argument a line where it is long."""
-    signature = inspect.signature(found)
-    shown = _short(str(signature))
+    """As it is called, with types as they are written; one argument a line where it is long."""
+    written, arguments = _written(found), list[str]()
+    for one in inspect.signature(found).parameters.values():
+        if one.name == "self":
+            continue
+        if one.kind is one.KEYWORD_ONLY and "*" not in "".join(arguments):
+            arguments.append("*")
+        arguments.append(_argument(one, written.get(one.name)))
+    after = f" -> {written['return']}" if written.get("return", "None") != "None" else ""
+    shown = f"({', '.join(arguments)}){after}"
     if len(name) + len(shown) > 80:
-        arguments: list[str] = []
-        for one in signature.parameters.values():
-            if one.kind is one.KEYWORD_ONLY and "*" not in "".join(arguments):
-                arguments.append("*")
-            arguments.append(_short(str(one)))
-        after = f" -> {_short(shown.rpartition(' -> ')[2])}" if " -> " in shown else ""
         shown = "(\n" + "".join(f"    {one},\n" for one in arguments) + f"){after}"
     return f"```python\n{name}{shown}\n```\n"
 
 
-def _short(text: str) -> str:
-    """Types and functions by their names alone, as they are written in code."""
-    for pattern, plain in (
-        (r"<(?:function|class) '?(?:\w+\.)*(\w+)'?(?: at 0x\w+)?>", r"\1"),
-        (r"(?<![\w'\"/])(?:[a-z_]\w*\.)+(?=[A-Z])", ""),
-        (r"(?<=: )'([^']*)'", r"\1"),
-        (r"(?<=-> )'([^']*)'", r"\1"),
-    ):
-        text = re.sub(pattern, plain, text)
-    return text
+def _argument(one: inspect.Parameter, type: str | None) -> str:
+    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
+    typed = f"{stars}{one.name}: {type}" if type else f"{stars}{one.name}"
+    if one.default is one.empty:
+        return typed
+    usual = one.default.__name__ if inspect.isroutine(one.default) else repr(one.default)
+    return f"{typed}{' = ' if type else '='}{'...' if '<' in usual else usual}"
+
+
+def _written(found: Any) -> dict[str, str]:
+    """Types of arguments, by name, and of what is returned, as the source has them; of a data class those of its fields."""
+    if not inspect.isclass(found):
+        return _of_function(_parsed(inspect.unwrap(found)))
+    types: dict[str, str] = {}
+    for one in reversed([one for one in found.__mro__ if one.__module__.startswith("forgetscope")]):
+        for node in _parsed(one).body:
+            if isinstance(node, ast.AnnAssign):
+                types[ast.unparse(node.target)] = _plain(ast.unparse(node.annotation))
+            elif isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                types |= _of_function(node)
+    return types
+
+
+def _of_function(node: ast.FunctionDef) -> dict[str, str]:
+    given = node.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    types = {one.arg: ast.unparse(one.annotation) for one in every if one and one.annotation}
+    return types | ({"return": ast.unparse(node.returns)} if node.returns else {})
+
+
+def _plain(type: str) -> str:
+    return type[len("InitVar[") : -1] if type.startswith("InitVar[") else type
+
+
+def _parsed(found: Any) -> Any:
+    return ast.parse(textwrap.dedent(inspect.getsource(found))).body[0]
 
 
 def _as_markdown(docstring: str) -> str:
