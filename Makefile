@@ -9,7 +9,7 @@ SITE := docs/_build/html
 ASSETS := src/forgetscope/report/pages/assets
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: demo docs test slow frameworks lint check torture claims benchmarks screenshots format clean
+.PHONY: demo docs test slow frameworks lint check torture claims benchmarks screenshots tutorials format clean
 
 demo: $(VENV)/.user
 	$(BIN)/forgetscope demo
@@ -61,6 +61,10 @@ endif
 # The pictures in README and docs: of the replication that comes with the package, and of the demo, which is trained: one to three minutes.
 screenshots: $(VENV)/.dev
 	$(BIN)/python benchmarks/screenshots.py .cache/screenshots
+
+# The pages of docs/tutorials, with what their files print and draw: some minutes; ONLY=own_loop makes one.
+tutorials: $(VENV)/.dev $(FRAMEWORKS)/.ready
+	$(FRAMEWORKS)/bin/python benchmarks/tutorials.py make $(ONLY)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -29,13 +29,13 @@ def needed(name: str) -> ModuleType:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            _import_torchvision()
+            import_torchvision()
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             pytest.skip(f"{error}. `make frameworks` installs it and runs these tests.", allow_module_level=True)
 
 
-def _import_torchvision() -> None:
+def import_torchvision() -> None:
     """All of them import it. Beside a torch of another build its own operators are missing, which nothing here uses."""
     try:
         importlib.import_module("torchvision")
