@@ -290,7 +290,7 @@ def test_variances_go_with_the_correlation_within_classes() -> None:
     )
     np.testing.assert_allclose(fitted.correlation(), [[1, 0.8], [0.8, 1]], atol=0.03)
     normals = torch.from_numpy(rng.normal(size=(100_000, 2)))
-    draws = drawn(np.zeros(2), np.array([4.0, 9.0]), "variance", fitted.correlation(), normals)
+    draws = drawn(np.zeros(2), np.array([4.0, 9.0]), "variance", fitted.root, normals)
     np.testing.assert_allclose(np.cov(draws.T), [[4, 4.8], [4.8, 9]], atol=0.2)
 
 

@@ -309,6 +309,19 @@ def test_measuring_another_architecture_is_refused(learned: tuple[nn.Module, fs.
         forecast.measure(deep)
 
 
+def test_a_memory_of_more_images_than_a_class_was_learned_from_is_noticed(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
+    """Keepsakes of some of the images: which share of them all the memory is, nothing tells."""
+    net, kept = learned
+    some = fs.Keepsakes({node: replace(one, images=11) if node == 0 else one for node, one in kept.items()})
+    forecast = fs.Forecast(net, some, memory=images(0, 1, 2), new=images(3, 4))
+    train(net, images(3, 4))
+    found = forecast.measure(net)
+    assert found["forecast"].isna().tolist() == [True, False, False]
+    told = "the memory has 12 different images of it, and its keepsake is of 11. Make keepsakes of all images that a class was"
+    assert found["missing"][0].startswith(told)
+    assert found["missing"][1:].isna().all()
+
+
 def test_why_there_is_no_forecast_is_told(learned: tuple[nn.Module, fs.Keepsakes]) -> None:
     net, kept = learned
     some = fs.Keepsakes({0: kept[0], 1: replace(kept[1], accuracy=2 / 12)}, kept.mark)

@@ -191,11 +191,10 @@ class Forecaster:
     @cached_property
     def _draws(self) -> dict[int, Tensor]:
         """Of each known class, as the step begins."""
-        correlation = self._fitted.correlation()
         found = {}
         for node, one in self._known.items():
             normals = _double(self._stream(node).standard_normal((DRAWS, len(one.mean))))
-            features = drawn(one.mean, one.spread, one.kind, correlation, normals)
+            features = drawn(one.mean, one.spread, one.kind, self._fitted.root, normals)
             found[node] = features.clamp(min=0) if self._fitted.is_clamped else features
         return found
 
@@ -213,7 +212,17 @@ class Forecaster:
     def missing(self) -> dict[int, str]:
         """Why there is no forecast at any time, of known classes of which there is none."""
         found = {node: why for node, one in self._known.items() if (why := one.unpredictable) is not None}
-        return {**self._unrecognised, **found}
+        return {**self._unrecognised, **self._outnumbered, **found}
+
+    @property
+    def _outnumbered(self) -> dict[int, str]:
+        """Classes of which the memory has more images than they were learned from: which share it is, nothing tells."""
+        return {
+            node: f"the memory has {self._retained[node]:,} different images of it, and its keepsake is of {one.images:,}. "
+            "Make keepsakes of all images that a class was learned from"
+            for node, one in self._known.items()
+            if self._retained.get(node, 0) > one.images
+        }
 
     @property
     def handed_on(self) -> dict[int, float]:
@@ -289,7 +298,7 @@ class Forecaster:
         return Outlook(
             known={node: one for node, one in self._known.items() if node not in self.missing},
             then=self.probabilities,
-            shares={node: min(1.0, self._retained.get(node, 0) / one.images) for node, one in self._known.items()},
+            shares={node: self._retained.get(node, 0) / one.images for node, one in self._known.items()},
             drawn={node: _logits(fitted.translated(draws, translation), head) for node, draws in self._draws.items()},
             memory={node: _logits(now[images], head) for node, images in in_memory.items() if images.any()},
             images=_logits(now[fitted.is_new], head),
@@ -303,10 +312,11 @@ class Forecaster:
         squares = {node: self._known[node].error ** 2 + self._error_of_accuracy(outlook, node) ** 2 for node in forgetting}
         for part in parts:
             translation = self._fitted.translation(now, part.images)
-            drawn = {n: _logits(self._fitted.translated(draws, translation), weights) for n, draws in self._draws.items()}
-            without = replace(outlook, drawn=drawn).forgetting()
-            for node in squares.keys() - part.nodes:
-                squares[node] += (1 - 1 / part.parts) * (without[node] - forgetting[node]) ** 2
+            asked = {node: one for node, one in outlook.known.items() if node not in part.nodes}
+            drawn = {n: _logits(self._fitted.translated(self._draws[n], translation), weights) for n in asked}
+            without = replace(outlook, known=asked, drawn=drawn).forgetting()
+            for node, value in without.items():
+                squares[node] += (1 - 1 / part.parts) * (value - forgetting[node]) ** 2
         return {node: square**0.5 if parts else np.nan for node, square in squares.items()}
 
     def _error_of_accuracy(self, outlook: Outlook, node: int) -> float:

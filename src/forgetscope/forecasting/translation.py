@@ -44,6 +44,11 @@ class Fitted:
         found = _with_ones(draws) @ translation
         return found.clamp(min=0) if self.is_clamped else found
 
+    @cached_property
+    def root(self) -> Tensor:
+        """[d, d]: of the correlation. With 512 features it takes longer than a hundred draws."""
+        return _root(self.correlation())
+
     def correlation(self) -> Tensor:
         """[d, d]: of the features before the step within classes, pooled over them."""
         _, place, counts = torch.unique(self.nodes, return_inverse=True, return_counts=True)
@@ -56,15 +61,13 @@ class Fitted:
         return found
 
 
-def drawn(
-    mean: NDArray[np.floating], spread: NDArray[np.floating], kind: Spread, correlation: Tensor, normals: Tensor
-) -> Tensor:
+def drawn(mean: NDArray[np.floating], spread: NDArray[np.floating], kind: Spread, root: Tensor, normals: Tensor) -> Tensor:
     """Features [N, d] with this mean and these variances or covariances; normals [N, d]: independent. Nothing is clamped.
 
-    Variances alone say nothing about how features go together: there they do so as in `correlation`."""
+    Variances alone say nothing about how features go together: there they do so as in the correlation that `root` is of."""
     centre, deviations = torch.tensor(np.asarray(mean, np.float64)), torch.tensor(np.asarray(spread, np.float64))
     if kind == "variance":
-        return centre + (normals @ _root(correlation).T) * deviations.sqrt()
+        return centre + (normals @ root.T) * deviations.sqrt()
     upper = torch.zeros(len(centre), len(centre), dtype=torch.float64)
     upper[tuple(torch.triu_indices(len(centre), len(centre)))] = deviations
     return centre + normals @ _root(upper + upper.triu(1).T).T
