@@ -194,7 +194,8 @@ class RunSpec(Asked):
     )
     probe_images: Annotated[StrictInt, Field(ge=4, le=10**6)] | None = Field(
         None,
-        description="Images of each past class that a measurement looks at, others each time: estimates with standard errors. "
+        description="Images of each past class that a measurement looks at: estimates with standard errors. Which ones is "
+        "fixed by the seed, and differs between measurements, because a sample that stayed would repeat its error in each. "
         "Not set: all of them, exactly.",
     )
     all_layers_every: Epochs = Field(

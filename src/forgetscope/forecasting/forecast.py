@@ -106,7 +106,8 @@ class Forecast:
     def measure(self, network: nn.Module) -> pd.DataFrame:
         """As the network is now: a row per past class, named by its head node.
 
-        forecast: predicted forgetting since the class was learned, 1 is complete, between forecast_low and forecast_high;
+        forecast: predicted forgetting since the class was learned, 1 is complete, between forecast_low and forecast_high: an
+        interval that is meant for 95 % and held 68 to 94 % of classes in tests, 51 to 85 % after a tenth of training;
         accuracy: what is left of it; estimates of the terms of SIC, CIC and NIC at this moment. missing: why there is no
         forecast; there is none before anything was trained. Without a keepsake there is `nic_estimate` alone, for which the
         memory has a direction of its own."""

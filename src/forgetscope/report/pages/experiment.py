@@ -19,7 +19,7 @@ from forgetscope.errors import StoreError
 from forgetscope.report.pages.explorer import Explorer
 from forgetscope.report.pages.packing import asset, number, numbers, page, script_digest
 from forgetscope.report.words import calibrated, own_loss
-from forgetscope.report.words.findings import Shown, budget, finding
+from forgetscope.report.words.findings import PREDICTED, Shown, budget, finding
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.store import COEFFICIENTS, StoredObserved, StoredStep, StoredTables
 
@@ -164,7 +164,7 @@ def _document(experiment: Shown, thumbnails: Mapping[int, bytes]) -> dict[str, o
     return {
         "counted": "Epoch" if isinstance(experiment, Observed) else "Iteration",
         "measures": MEASURES,
-        "predicted": experiment.forecasts,
+        "predicted": PREDICTED if experiment.forecasts else "",
         "calibrated": calibrated.one_column(experiment),
         "coefficients": COEFFICIENTS,
         "classes": {

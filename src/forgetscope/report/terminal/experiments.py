@@ -25,13 +25,12 @@ from forgetscope.characters import counted
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.columns import make_table, plain, titled
 from forgetscope.report.words import calibrated, own_loss
-from forgetscope.report.words.findings import Shown, basis_of_noise, budget, caution, finding
+from forgetscope.report.words.findings import PREDICTED, Shown, basis_of_noise, budget, caution, finding
 from forgetscope.report.words.notation import PLAIN
 
 MEASURED = ("probes", "probe images", "forecast")  # settings that change no training
 NAMED = 5  # classes of which something is missing for the same reason
 LISTED = 20  # experiments of a large store that are listed one by one
-PREDICTED = "predicted: forgetting without past or test images, with a 95 % interval (docs/forecast.md)"
 RECORDED_AGAIN = (
     "Of {steps} the training is recorded by another step too, measured or kept otherwise. It counts once in a mean: as it was "
     "measured most exactly, then as it was committed last."
