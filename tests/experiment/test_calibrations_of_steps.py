@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ from forgetscope.report.terminal.experiments import experiment_view
 from forgetscope.report.terminal.plans import plan_document, plan_view
 from forgetscope.report.words.calibrated import one_column
 from forgetscope.store import Store, StoredCalibration, StoredStep, calibrations_of, commit_calibration
+from forgetscope.store.tables import parquet_bytes
+from strangers import put
 
 RUN = {**TINY, "validation": 0.1, "epochs": 3, "device": "cpu"}
 NAMES = [name for name in CALIBRATIONS if name != "none"] + ["evening(source=held-out)", "evening(strength=1.0)"]
@@ -174,12 +177,19 @@ def test_evening_knows_what_it_expects_before_test_images_are_looked_at(made: Pa
         assert "spreads by" in the(made, name, 2).info["said"]
 
 
-def test_other_test_images_change_no_calibration(made: Path, tmp_path: Path) -> None:
+def test_other_test_images_and_test_accuracies_change_no_calibration(made: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     shutil.copytree(made / "steps", store.path / "steps")
     data = fs.load_data("glyphs", 8)
     other = dataclasses.replace(data, test=dataclasses.replace(data.test, images=255 - np.array(data.test.images)))
     store.prepare()
+    (chain,) = store.experiments()
+    for step in chain[1:]:
+        table = step.table("classes")
+        for column in ("accuracy", "accuracy_when_learned"):
+            values = pa.array(np.linspace(0.3, 0.6, len(table)))
+            table = table.set_column(table.column_names.index(column), column, values)
+        put(step, "classes.parquet", parquet_bytes(table))
     (chain,) = store.experiments()
     for name in NAMES:
         found = calibrate_locked(chain[2], chain[1], name, other, store, SETTINGS)

@@ -173,6 +173,25 @@ def test_past_images_or_not_the_forecast_is_the_same(tmp_path: Path) -> None:
     assert expected["sic"].corr(expected["sic_estimate"], method="spearman") > 0
 
 
+def test_test_images_enter_no_forecast_no_keepsake_and_no_offset(tmp_path: Path) -> None:
+    """Other test images in both steps, and so other accuracies when learned: not a bit changes."""
+    predicted, learned = list[tuple[object, ...]](), list[list[float]]()
+    for name in ("none", "some", "others"):
+        for step, _ in watched(tmp_path / name):
+            inputs, labels = images((0, 1, 2, 3, 4))
+            if name != "none":
+                step.evaluate((inputs, labels if name == "some" else (labels + 1) % 5))
+        values = step.forecast[list(FORECAST)].to_numpy()
+        assert np.isfinite(values).all()
+        kept = [(one.folder / "keepsakes.parquet").read_bytes() for one in fs.Monitor(tmp_path / name, "own").steps]
+        stored = fs.Monitor(tmp_path / name, "own").steps[1]
+        carried = (stored.folder / "carried.parquet").read_bytes()
+        predicted.append((values.tobytes(), step.evening(strength=1, shrinkage=1).offsets, kept, carried))
+        learned.append(stored.table("classes")["accuracy_when_learned"].to_pylist()[:3])
+    assert learned[1] != learned[2]
+    assert predicted[0] == predicted[1] == predicted[2]
+
+
 def test_estimates_agree_with_what_past_images_say(tmp_path: Path) -> None:
     """NIC has its direction from the memory and draws; on classes that are learned alike it is close."""
     net, monitor = network(), fs.Monitor(tmp_path, "own", strict=True)
