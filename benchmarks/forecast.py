@@ -1,9 +1,10 @@
 """What docs/forecast.md shows: forecasts of forgetting against every other predictor, on the same runs.
 
     python benchmarks/forecast.py run STORE FILE [--set NAME=VALUE ...] [--shard 1/2]
-    python benchmarks/forecast.py tables STORE...                   # into docs/forecast.md, between its marks, and its figure
+    python benchmarks/forecast.py tables STORE... [--only NAME]     # into docs/forecast.md, between its marks, and its figure
     python benchmarks/forecast.py accuracy STORE...                 # its table of accuracies when learned
     python benchmarks/forecast.py needs STORE                       # its table of what predictors need, on one second step
+    python benchmarks/forecast.py guards STORE...                   # its table of the classes that would have no forecast
 
 `run` trains what is missing of a benchmark, and keeps the network after every epoch in STORE-networks: all predictors are
 computed from the same networks afterwards. A forecast changes nothing in training, so these are also the steps of runs without
@@ -29,9 +30,11 @@ from forgetscope.analysis.inputs.training_shares import SHARES
 from forgetscope.analysis.statistics.estimates import fisher_z, in_rho, mean_estimate
 from forgetscope.analysis.statistics.rank_correlation import spearman
 from forgetscope.benchmark.plans import Job
+from forgetscope.forecasting.forecaster import LEAST_OF_TRAINING
 from forgetscope.learning.snapshots import load_snapshot
 from forgetscope.report.typeset import ink
 from forgetscope.report.words.notation import PLAIN
+from guards import accuracies, unpredicted
 from judging import Judged, Measure, ceiling, difference, estimated
 from needs import needs as what_they_need
 from predictors import FORECAST, HELD_OUT, TRANSLATED, accuracies_when_learned, judged_steps
@@ -48,6 +51,7 @@ WITHOUT = (VARIANCE, COVARIANCE, TRANSLATED, MEMORY, LOSS, *HELD, "learning spee
 WITH = ("SIC", "CIC", "NIC", "joint model", PAST)
 PREDICTING = (VARIANCE, COVARIANCE, TRANSLATED, MEMORY, *HELD, "joint model", PAST)  # forgetting itself, not only its order
 LAST = len(SHARES) - 1
+AFTER = tuple(f"after {share:.0%}".replace("%", " %") for share in SHARES)
 MEASURES: dict[str, Measure] = {
     "rank correlation": judging.correlation,
     "precision": judging.precision,
@@ -73,10 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     train.add_argument("--set", action="append", default=[])
     train.add_argument("--shard")
     train.set_defaults(command=run)
-    for command in (tables, accuracy, needs):
+    for command in (tables, accuracy, needs, guards):
         one = commands.add_parser(command.__name__)
         one.add_argument("stores", nargs="+")
         one.set_defaults(command=command)
+        if command is tables:
+            one.add_argument("--only", help="the name of one table, for stores that lack some of the runs of others")
     given = vars(parser.parse_args(arguments))
     torch.set_num_threads(1)
     given.pop("command")(**given)
@@ -114,9 +120,12 @@ def run(store: str, file: str, set: Sequence[str], shard: str | None) -> None:
     fs.run(fs.BenchmarkSpec.load(file, settings), opened, on=fs.Here(threads=1), watch=Keeper(opened), shard=shard)
 
 
-def tables(stores: Sequence[str]) -> None:
+def tables(stores: Sequence[str], only: str | None) -> None:
     opened = [fs.Store.existing(store) for store in stores]
     steps = [step for store in opened for step in judged_steps(store)]
+    if only is not None:
+        fill(PAGE, {name: block for name, block in blocks(steps) if name == only})
+        return
     groups = grouped(steps)
     written = opened[0].path.with_name(f"{opened[0].path.name}-networks") / "forecast.csv"
     everything({**partitioned(steps), **groups}).to_csv(written, index=False)
@@ -155,6 +164,7 @@ def blocks(steps: Sequence[Judged]) -> Iterator[tuple[str, str]]:
     for data in ("cifar100", "glyphs"):
         own = {name: part for name, part in places.items() if name.startswith(NAMES[data])}
         yield f"errors {data}", _by_predictor(own, PREDICTING, _errors)
+        yield f"early errors {data}", table(("", "experiments", *AFTER), early_errors(own))
         yield (
             f"ranking {data}",
             _by_predictor(own, (*WITHOUT, *WITH), lambda part, name: _cell(part, judging.correlation, name)),
@@ -171,10 +181,7 @@ def blocks(steps: Sequence[Judged]) -> Iterator[tuple[str, str]]:
         )
     for name in ("precision", "area under the curve"):
         yield name, _by_predictor(groups, (*WITHOUT, *WITH), lambda part, own, name=name: _cell(part, MEASURES[name], own))
-    yield (
-        "calibration",
-        table(("", "predictor", *(f"after {share:.0%}".replace("%", " %") for share in SHARES)), calibration(places)),
-    )
+    yield ("calibration", table(("", "predictor", *AFTER), calibration(places)))
 
 
 def there(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
@@ -188,6 +195,12 @@ def there(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
             PLAIN.number(max(0.0, spread.value) ** 0.5),
             PLAIN.estimate(ceiling(part)),
         )
+
+
+def early_errors(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
+    for name, part in places.items():
+        count = str(len({step.experiment for step in part}))
+        yield name, count, *(_errors(part, VARIANCE, share) for share in range(len(SHARES)))
 
 
 def calibration(places: dict[str, list[Judged]]) -> Iterable[Sequence[str]]:
@@ -288,6 +301,25 @@ def needs(stores: Sequence[str]) -> None:
     print(f"{step.id}: {step.info['data']['name']}, {step.spec.rehearsal.retention}")
 
 
+def guards(stores: Sequence[str]) -> None:
+    """Which classes the rules of when there is no forecast concern: how near those that steps learned are to the rule on
+    leave-one-out accuracy, and what is missing where networks are there."""
+    opened, rows = [fs.Store.existing(store) for store in stores], []
+    every = pd.concat([accuracies(store) for store in opened])
+    for (data, number, classes), part in every.groupby(["data", "step", "classes"]):
+        ratios = {name: part[name] / part["training"] for name in ("test", "left out")}
+        least = (PLAIN.number(float(ratio.min())) for ratio in ratios.values())
+        known = int(part["left out"].notna().sum())
+        below = f"{int((ratios['left out'] < LEAST_OF_TRAINING).sum())} of {known}" if known else "–"
+        counts = str(classes), str(part["id"].nunique()), str(len(part))
+        rows.append((NAMES[str(data)], ORDINALS[int(number)], *counts, *least, below))
+    head = ("", "learned in steps", "of classes", "steps", "classes", "least test / training accuracy")
+    fill(PAGE, {"guards": table((*head, "least leave-one-out / training accuracy", "below half"), rows)})
+    for one in (found for store in opened for found in unpredicted(store)):
+        title = f"{NAMES[one.data]}, {ORDINALS[one.number]} steps ({one.steps})"
+        print(f"{title}: {len(one.reasons)} of {one.wanted} forecasts missing", *one.reasons, sep="\n  ")
+
+
 def _by_predictor(
     places: dict[str, list[Judged]], predictors: Sequence[str], shown: Callable[[Sequence[Judged], str], str]
 ) -> str:
@@ -299,11 +331,12 @@ def _cell(part: Sequence[Judged], measure: Measure, predictor: str) -> str:
     return PLAIN.estimate(estimated(part, measure, predictor, LAST))
 
 
-def _errors(part: Sequence[Judged], predictor: str) -> str:
-    """When training has ended: bias, mean absolute error, and root mean square error without the noise of test images."""
-    signed = PLAIN.number(estimated(part, judging.bias, predictor, LAST).value, signed=True)
-    absolute = PLAIN.number(estimated(part, judging.absolute, predictor, LAST).value)
-    return f"{signed}, {absolute}, {_cell(part, judging.squared_without_noise, predictor)}"
+def _errors(part: Sequence[Judged], predictor: str, share: int = LAST) -> str:
+    """Bias, mean absolute error, and root mean square error without the noise of test images."""
+    signed = PLAIN.number(estimated(part, judging.bias, predictor, share).value, signed=True)
+    absolute = PLAIN.number(estimated(part, judging.absolute, predictor, share).value)
+    squared = PLAIN.estimate(estimated(part, judging.squared_without_noise, predictor, share))
+    return f"{signed}, {absolute}, {squared}"
 
 
 def _course(part: Sequence[Judged], measure: Measure, predictor: str) -> str:

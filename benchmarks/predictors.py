@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ class Forecast:
     error: Values
     translated: Values  # without the memory
     known: Mapping[int, KnownClass]
+    missing: Mapping[int, str]  # why there is no forecast, by node
 
 
 def judged_steps(store: fs.Store) -> Iterator[Judged]:
@@ -82,7 +83,8 @@ def forecast_of(step: StoredStep, seen: Seen, kind: Spread, handed_on: Mapping[i
         np.stack([one.forgetting for one in made.values()]),
         np.stack([one.error for one in made.values()]),
         np.stack([_translated_alone(forecaster, now, seen, epoch) for epoch, now in features.items()]),
-        {node: _handed_on(known[node], forecaster.probabilities[node], one) for node, one in carried.items()},
+        {node: _handed_on(known[node], then, carried[node]) for node, then in forecaster.handed_on.items()},
+        forecaster.missing,
     )
 
 
@@ -102,7 +104,7 @@ def forecaster_of(
         return np.concatenate([past.features[epoch][memory], new.features[epoch]])
 
     forecaster = Forecaster(
-        {node: known[node] for node in range(len(labels))},
+        {node: known.get(node) for node in range(len(labels))},
         features(0),
         np.concatenate([past.nodes[memory], new.nodes]),
         np.repeat([False, True], [len(memory), len(new.nodes)]),
@@ -122,7 +124,8 @@ def learned_last(step: StoredStep, seen: Seen, kind: Spread) -> dict[int, KnownC
         kept = keepsake(past.features[0][own], seen.right("past", 0)[own], kind, step.number - 1)
         assert kept.mean is not None
         assert kept.spread is not None
-        found[node] = KnownClass(kept.mean, kept.spread, kind, kept.images, float(right[own].mean()))
+        facts = kept.mean, kept.spread, kind, kept.images, float(right[own].mean())
+        found[node] = KnownClass(*facts, training_accuracy=kept.training_accuracy)
     return found
 
 
@@ -140,8 +143,7 @@ def without_past_images(
     store: fs.Store, step: StoredStep, seen: Seen, found: MeasuredStep, known: Mapping[int, KnownClass]
 ) -> dict[str, Values]:
     """But for forecasts."""
-    held_out, shares = _held_out(step, seen), len(seen.epochs)
-    accuracy = np.array([known[node].accuracy for node in range(len(found.class_ids))])
+    held_out, shares, accuracy = _held_out(step, seen), len(seen.epochs), _accuracies(known, len(found.class_ids))
     return {
         "memory, own probability": _lost(seen, seen.rehearsed, "own_probability", accuracy),
         "memory loss": _memory_loss(step, found),
@@ -154,7 +156,7 @@ def without_past_images(
 
 def with_past_images(seen: Seen, found: MeasuredStep, joint: Values, known: Mapping[int, KnownClass]) -> dict[str, Values]:
     shape = len(seen.epochs), len(found.class_ids)
-    accuracy = np.array([known[node].accuracy for node in range(shape[1])])
+    accuracy = _accuracies(known, shape[1])
 
     def placed(values: Values) -> Values:
         """Of complete classes [shares, C] as of all."""
@@ -166,6 +168,11 @@ def with_past_images(seen: Seen, found: MeasuredStep, joint: Values, known: Mapp
     coefficients = {name: placed(found.early[:, i]) for i, name in enumerate(("SIC", "CIC", "NIC"))}
     unrehearsed = _lost(seen, ~seen.rehearsed, "right", accuracy)
     return {**coefficients, "joint model": placed(joint), "past images, accuracy": unrehearsed}
+
+
+def _accuracies(known: Mapping[int, KnownClass], past: int) -> Values:
+    """[P]: when learned; NaN of a class that the step before could not hand on."""
+    return np.array([known[node].accuracy if node in known else np.nan for node in range(past)])
 
 
 def recognised_when_learned(store: fs.Store, step: StoredStep) -> dict[int, bool]:
@@ -218,16 +225,17 @@ def _judged(
 def _translated_alone(forecaster: Forecaster, now: NDArray[np.floating], seen: Seen, epoch: int) -> Values:
     """1 - p_now / p_then."""
     weight, bias = seen.heads[epoch]
-    found = []
+    found = np.full(len(seen.heads[0][1]), np.nan)
     for node, draws in forecaster.draws(now).items():
         logits = draws @ weight.T + bias
         shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-        found.append(1 - (shifted[:, node] / shifted.sum(axis=1)).mean() / forecaster.probabilities[node])
-    return np.array(found)
+        found[node] = 1 - (shifted[:, node] / shifted.sum(axis=1)).mean() / forecaster.probabilities[node]
+    return found
 
 
 def _handed_on(known: KnownClass, probability: float, carried: Carried) -> KnownClass:
-    return KnownClass(carried.mean, carried.spread, known.kind, known.images, known.accuracy, probability, carried.error)
+    there = {"mean": carried.mean, "spread": carried.spread, "error": carried.error}
+    return replace(known, **there, probability=probability)
 
 
 def _held_out(step: StoredStep, seen: Seen) -> NDArray[np.bool_]:

@@ -109,7 +109,7 @@ def training_accuracy(store: fs.Store, step: StoredStep) -> Values:
         curve = []
         for epoch in range(1, step.spec.training.epochs + 1):
             network = kept_network(store, step, epoch)
-            features, (weight, bias) = features_of(network, normalise, data.train.images[images]), _head(network)
+            features, (weight, bias) = features_of(network, normalise, data.train.images[images]), head_of(network)
             right = (features @ weight.T + bias).argmax(axis=1) - first == labels
             curve.append([right[labels == c].mean() for c in range(len(step.spec.classes))])
         np.save(path, np.array(curve))
@@ -136,7 +136,7 @@ def _look(store: fs.Store, step: StoredStep) -> dict[str, NDArray[np.generic]]:
     kept = any(folder_of(store, step.id).glob("*.safetensors"))  # else the step was not made by `run`
     for epoch in (0, *(epochs if kept else ())):
         network = kept_network(store, step, epoch) if epoch else kept_network(store, store.step(str(step.parent)), None)
-        found[f"weight {epoch}"], found[f"bias {epoch}"] = (part.astype(np.float32) for part in _head(network))
+        found[f"weight {epoch}"], found[f"bias {epoch}"] = (part.astype(np.float32) for part in head_of(network))
         for name in GROUPS:
             images = (data.test if name == "test" else data.train).images
             found[f"{name} {epoch}"] = features_of(network, normalise, images[found[f"{name} images"]]).astype(np.float32)
@@ -178,7 +178,7 @@ def kept_network(store: fs.Store, step: StoredStep, epoch: int | None) -> nn.Mod
     return network.eval()
 
 
-def _head(network: nn.Module) -> tuple[Values, Values]:
+def head_of(network: nn.Module) -> tuple[Values, Values]:
     head = network.head
     assert isinstance(head, nn.Linear)
     return head.weight.detach().double().numpy(), head.bias.detach().double().numpy()
