@@ -52,7 +52,8 @@ const room = (values) => {
 function grow(box, places, curves, across) {
   const values = known(curves.flatMap((one) => one.values));
   if (!values.length) return leaveEmpty(box, "Unknown so far.");
-  const [svg, x, y] = frame(box.clientWidth || 320, extent(places), room(values), across, true);
+  const [svg, x, y] = frame(box.clientWidth || 320, extent(places), room(values), across, true),
+    marks = [];
   for (const { values: own, slot, id, dashed, mark } of curves) {
     const points = own.map((value, i) => (value === null ? null : [x(places[i]), y(value)]));
     const path = points
@@ -62,8 +63,14 @@ function grow(box, places, curves, across) {
     const last = points.findLast(Boolean);
     if (!last) continue;
     svg.append(drawn("circle", { class: `dot slot-${slot}`, cx: last[0], cy: last[1], r: 3, "data-class": id }));
-    if (mark) svg.append(drawn("text", { class: "name", x: last[0] + 7, y: last[1] + 4, "data-class": id }, mark));
+    if (mark) marks.push({ x: last[0] + 7, y: last[1] + 4, id, mark });
   }
+  marks.sort((a, b) => b.y - a.y);
+  const free = marks.map((one) => one.y);
+  for (let i = 1; i < free.length; i++) free[i] = Math.min(free[i], free[i - 1] - 11); // above the one below it
+  const back = marks.length ? (marks.at(-1).y - free.at(-1)) / 2 : 0; // as far to either side
+  for (const [i, { x: across, id, mark }] of marks.entries())
+    svg.append(drawn("text", { class: "name", x: across, y: free[i] + back, "data-class": id }, mark));
   box.replaceChildren(svg);
 }
 
@@ -76,20 +83,20 @@ function scatter(box, rows, slotOf) {
   const reach = shown.flatMap((row) => known([row.forecast, row.forecast_low, row.forecast_high, row.so_far]));
   const ends = [Math.min(0, ...reach), Math.max(1, ...reach)];
   const across = apart ? "rank; forgotten so far is unknown" : "forgotten so far";
-  const width = box.clientWidth || 320,
-    [svg, x, y] = frame(width, apart ? [0.5, rows.length + 0.5] : ends, ends, across, apart);
+  const [svg, x, y] = frame(box.clientWidth || 320, apart ? [0.5, rows.length + 0.5] : ends, ends, across, apart);
   if (!apart) svg.append(drawn("line", { class: "even", x1: x(ends[0]), y1: y(ends[0]), x2: x(ends[1]), y2: y(ends[1]) }));
   for (const row of shown) {
     const own = `slot-${slotOf(row)}`,
-      at = x(apart ? row.rank : row.so_far),
-      right = at > width / 2;
+      at = x(apart ? row.rank : row.so_far);
     if (row.forecast_low !== null && row.forecast_high !== null) {
       const line = { x1: at, x2: at, y1: y(row.forecast_low), y2: y(row.forecast_high) };
       svg.append(drawn("line", { ...line, class: `curve ${own}`, "data-class": row.class_id }));
     }
     svg.append(drawn("circle", { class: `dot ${own}`, cx: at, cy: y(row.forecast), r: 5, "data-class": row.class_id }));
-    const text = { class: "name", x: at + (right ? -9 : 9), y: y(row.forecast) + 4, "text-anchor": right ? "end" : "start" };
-    if (!apart) svg.append(drawn("text", { ...text, "data-class": row.class_id }, shorten(row.class_name)));
+    if (!apart)
+      svg.append(
+        drawn("text", { class: "name", x: at + 8, y: y(row.forecast) + 4, "data-class": row.class_id }, String(row.rank)),
+      );
   }
   box.replaceChildren(svg);
 }
@@ -107,7 +114,7 @@ const CHARTS = [
   [
     "forecast",
     "Predicted against current forgetting",
-    "at the end of the step, with an interval; on the line nothing more is lost",
+    "at the end of the step, with an interval, at each its rank; on the line nothing more is lost",
   ],
 ];
 
