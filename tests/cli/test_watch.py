@@ -91,6 +91,54 @@ def test_final_forgetting_is_forecast_with_its_interval_in_eighty_columns(forese
     assert max(len(line) for line in shown.splitlines() if "/" not in line) <= 80
 
 
+def test_alarms_are_lines_and_for_scripts_values_and_run_a_command_once_each(foreseen: Path, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    append = f"sh -c 'echo \"$FORGETSCOPE_CLASS_NAME\" >> {told}'"
+    shown = invoke("watch", foreseen, "--once", "--alarm", "rank <= 2", "--alarm", "nobody: sic > 1", "--exec", append)
+    first, second = (row["class_name"] for row in looked(foreseen)["running"][0]["at_risk"][:2])
+    assert f"Alarm: {first} in step 2" in shown.stdout
+    assert "has no class 'nobody'" in shown.stderr
+    assert sorted(told.read_text(encoding="utf-8").split("\n")) == sorted(["", first, second])
+    found = json.loads(invoke("watch", foreseen, "--once", "--json", "--alarm", "rank <= 2").stdout)
+    assert [(one["class_name"], one["value"], one["alarm"]) for one in found["alarms"]] == [
+        (first, 1, "rank <= 2"), (second, 2, "rank <= 2"),
+    ]  # fmt: skip
+
+
+def test_alarms_and_commands_that_cannot_be_are_refused(foreseen: Path) -> None:
+    refused = invoke("watch", foreseen, "--once", "--alarm", "forgetting > 1")
+    assert (refused.exit_code, "Measures are forecast, " in refused.stderr) == (2, True)
+    assert "there is no program 'nonesuch'" in invoke("watch", foreseen, "--alarm", "sic > 1", "--exec", "nonesuch").stderr
+    assert "a page says nothing by itself" in invoke("watch", foreseen, "--page", "--alarm", "sic > 1").stderr
+    assert "--exec runs a command for each alarm" in invoke("watch", foreseen, "--once", "--exec", "true").stderr
+
+
+def test_alarms_into_a_pipe_and_on_a_terminal_that_is_left(foreseen: Path) -> None:
+    command = [*COMMAND, "watch", str(foreseen), "--every", "0.2", "--alarm", "rank <= 1"]
+    process = subprocess.Popen(
+        [*command, "--json", "--exec", "sh -c 'exit 4'"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interruptions,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert [one["value"] for one in json.loads(process.stdout.readline())["alarms"]] == [1]
+    assert "ended with exit code 4" in process.stderr.readline()
+    say(foreseen, epoch=11)
+    assert json.loads(process.stdout.readline())["alarms"] == []
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=heed_interruptions, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(theirs)
+    read_until(ours, b"Alarm: ")
+    process.send_signal(signal.SIGINT)
+    left = read_until(ours, b"nothing more").rpartition(b"\x1b[?1049l")[2]
+    assert process.wait(timeout=30) == 0
+    assert b"Alarm: " in left
+
+
 def test_names_of_classes_cannot_control_a_terminal(halted: Path) -> None:
     say(halted, state="running", heartbeat="2999-01-01T00:00:00+00:00", names=["\x1b[31mred", "[bold]b", "c\nd", "e", "f"])
     shown = invoke("watch", halted, "--once").stdout

@@ -24,6 +24,7 @@ import forgetscope as fs
 from forgetscope.cli.app import app
 from forgetscope.errors import InputError
 from forgetscope.store import Store
+from forgetscope.underway.running import Lookout, UnderWay
 from ray_cluster import RayCluster, processes_of
 
 pytest.importorskip("ray", reason="Ray is not installed")
@@ -81,7 +82,18 @@ def wait_for_steps(store: Path, count: int, process: subprocess.Popen[str]) -> N
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_undisturbed(cluster: RayCluster, small_file: Path, tmp_path: Path, expected: dict[str, dict[str, str]]) -> None:
-    finish(start(small_file, tmp_path / "store", cluster))
+    """And seen while it runs, by whoever looks on."""
+    process, lookout, seen = (
+        start(small_file, tmp_path / "store", cluster),
+        Lookout(Store(tmp_path / "store")),
+        list[UnderWay](),
+    )
+    while process.poll() is None:
+        seen += [one for one in lookout.look() if one.is_alive and one.at_risk]
+        time.sleep(0.02)
+    finish(process)
+    assert {one.progress.step for one in seen} <= expected.keys()
+    assert any(one.progress.number > 1 and one.at_risk[0].risk.why for one in seen)
     assert contents(tmp_path / "store") == expected
     assert not list((tmp_path / "store" / "working").iterdir())
     status = CliRunner().invoke(

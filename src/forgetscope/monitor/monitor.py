@@ -23,6 +23,7 @@ from forgetscope.monitor.telling import said_here
 from forgetscope.monitor.trackers import tracker
 from forgetscope.store import Store
 from forgetscope.store.observed import MONITOR, Settings, StoredObserved
+from forgetscope.underway.alarms import Alarm, Raised
 
 
 class Monitor:
@@ -35,7 +36,8 @@ class Monitor:
     probe_images: of each past class, others at each probe: estimates with standard errors; "auto" is 100, or all where the
     network is such that some cannot stand for the others; None: all, exactly. probes: so many in a step whose epochs are told,
     spread evenly, in place of one after each epoch. strict: errors of the monitor are raised; otherwise they never end the
-    training.
+    training. alarms: {"forecast > 0.8": function} or {"bird: sic >= 1": function}, each called once for each class of which it
+    holds after a probe, with what `forgetscope.underway.alarms.Raised` has.
 
     >>> import torch, forgetscope as fs
     >>> draws = torch.Generator().manual_seed(0)
@@ -69,6 +71,7 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
         strict: bool = False,
         log: Any = None,
         tell: Callable[[str], object] | None = None,
+        alarms: Mapping[str, Callable[[Raised], object]] | None = None,
     ) -> None:
         if not isinstance(name, str) or not MONITOR.fullmatch(name):
             raise InputError(f"name = {name!r} is no name of a monitor. Use letters, digits, '.', '_' and '-', at most 100.")
@@ -95,6 +98,7 @@ cross-entropy in closed form in Linear, 4 nodes. Alpha 0.5, given.)
             strict=bool(strict),
             log=None if log is None else tracker(log),
             tell=tell,
+            alarms=_alarms(alarms),
         )
         self._running: MonitoredStep | None = None
         self._state: Mapping[str, Any] | None = None
@@ -160,6 +164,15 @@ def _keeps_its_number(stored: StoredObserved) -> bool:
     with suppress(Exception):
         return stored.incomplete is None
     return True
+
+
+def _alarms(alarms: Mapping[str, Callable[[Raised], object]] | None) -> dict[Alarm, Callable[[Raised], object]]:
+    if alarms is not None and not isinstance(alarms, Mapping):
+        raise InputError(f"alarms = {alarms!r:.60} is no mapping. Give {{'forecast > 0.8': function}}.")
+    for text, function in (alarms or {}).items():
+        if not callable(function):
+            raise InputError(f"alarms[{text!r:.60}] = {function!r:.60} is no function. Pass print, for example.")
+    return {Alarm.parse(text): function for text, function in (alarms or {}).items()}
 
 
 def _settings(settings: Settings | None) -> dict[str, str | int | float | bool]:

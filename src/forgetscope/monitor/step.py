@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import numpy as np
@@ -45,7 +45,9 @@ from forgetscope.monitor.weighting import Alpha, weighted
 from forgetscope.store import Store
 from forgetscope.store.observed import ObservedRecord, Settings, commit_observed, running_key, write_running
 from forgetscope.store.tables import Predictions
+from forgetscope.underway.alarms import Alarm, Alarms, Raised
 from forgetscope.underway.progress import Beacon, Facts
+from forgetscope.underway.running import Lookout
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +74,7 @@ class Told:
     strict: bool
     log: Log | None
     tell: Callable[[str], object] | None
+    alarms: Mapping[Alarm, Callable[[Raised], object]]
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,8 @@ class MonitoredStep:
         self._is_alpha_missed = False
         self._lock = Held()
         self._beacon: Beacon | None = None  # lit when the classes are known
-        self._refusing: set[str] = set()  # which of log and tell failed
+        self._refusing: set[str] = set()  # which of log, tell and alarms failed
+        self._alarms, self._lookout = Alarms(told.alarms), Lookout(told.store)
         self._head_nodes, self._network = 0, kind_of(given.network)
         self._began, self._probe_seconds, self._earlier_probes = time.monotonic(), 0.0, 0
 
@@ -501,6 +505,8 @@ class MonitoredStep:
         self._probed.append(self.epoch)
         write_running(self._told.store, self._record("running"))
         self._signal()
+        if self._told.alarms:
+            self._trying("alarms=", self._raise_alarms)
         found = self._forecasts()
         self._log(series(self.coefficients, self.at_risk(CLASSES), {} if found is None else of_classes(found, self._weight)))
         if self._told.tell is not None and (self._measures or found is not None) and self.epoch:
@@ -515,6 +521,13 @@ class MonitoredStep:
             facts = Facts(title, self.number, len(classes.past), classes.seen, names, epochs)
             self._beacon = Beacon(told.store.working(running_key(told.name, self.number)), facts, epoch=self.epoch)
         self._beacon.epoch_ended(self.epoch)
+
+    def _raise_alarms(self) -> None:
+        """By what somebody who looks on would see."""
+        one = self._lookout.at(running_key(self._told.name, self.number))
+        functions = {alarm.text: function for alarm, function in self._told.alarms.items()}
+        for raised in self._alarms.raised([] if one is None else [one]):
+            self._trying(f"alarms[{raised.alarm!r}]", partial(functions[raised.alarm], raised))
 
     def _predict(self) -> None:
         nic = self._raw.values[-1][QUANTITIES.index("nic")].tolist() if len(self._raw) and self._passes.only_memory else []
@@ -649,15 +662,18 @@ class MonitoredStep:
 
     def _hand_on(self, name: str, work: Callable[[Any], object]) -> None:
         """What a tracker cannot take is no reason not to measure: told once, and it is left alone from then on."""
+        self._trying(f"{name}=", lambda: work(getattr(self._told, name)))
+
+    def _trying(self, name: str, work: Callable[[], object]) -> None:
         if name in self._refusing:
             return
         try:
-            work(getattr(self._told, name))
+            work()
         except Exception as error:  # anything: this is a user's code
             if self._told.strict:
                 raise
             self._refusing.add(name)
-            warn(f"forgetscope: {name}= failed ({type(error).__name__}: {error}) and is not called again in this step.")
+            warn(f"forgetscope: {name} failed ({type(error).__name__}: {error}) and is not called again in this step.")
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
@@ -12,6 +13,7 @@ from forgetscope.analysis.observed import Observed, ObservedAnalysis
 from forgetscope.analysis.questions.policies import PolicyComparison
 from forgetscope.analysis.rows import records
 from forgetscope.report.words.findings import unanalysed
+from forgetscope.underway.alarms import Raised
 from forgetscope.underway.running import Finished, UnderWay, Watched
 
 if TYPE_CHECKING:
@@ -99,11 +101,16 @@ def experiment_line(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def watch_document(found: Sequence[UnderWay], finished: Sequence[Finished]) -> dict[str, Any]:
-    """Steps that are alive, those that are not (silent, or stopped), and the latest that are done; from what forecasts are."""
+def watch_document(
+    found: Sequence[UnderWay], finished: Sequence[Finished], alarms: Sequence[Raised] | None = None
+) -> dict[str, Any]:
+    """Steps that are alive, those that are not (silent, or stopped), and the latest that are done; from what forecasts are.
+
+    alarms: that went off since the document before; None where nobody asked for any."""
     alive = [_under_way(one) for one in found if one.is_alive]
     rest = [{**_under_way(one), "state": one.progress.state, "silent_seconds": one.silent} for one in found if not one.is_alive]
-    return study_document(running=alive, silent=rest, finished=list(finished), forecasts_by=forecasts_by(found))
+    off = {} if alarms is None else {"alarms": [{**asdict(one), "text": str(one)} for one in alarms]}
+    return study_document(running=alive, silent=rest, finished=list(finished), forecasts_by=forecasts_by(found), **off)
 
 
 def forecasts_by(found: Sequence[UnderWay]) -> str | None:

@@ -111,6 +111,10 @@ class Lookout:
         self._ranked = {key: ranked for key, ranked in self._ranked.items() if key in keys}
         return sorted(found, key=lambda one: (not one.is_alive, one.progress.step))
 
+    def at(self, key: str) -> UnderWay | None:
+        """What works under this name; None where it says nothing."""
+        return self._under_way(self._store.path / "working" / key)
+
     def finished(self, most: int = FINISHED) -> list[Finished]:
         """The latest steps of runs and monitors, the last one first."""
         marks = marks_of(self._store.path)

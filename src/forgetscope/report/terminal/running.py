@@ -9,18 +9,23 @@ from forgetscope.characters import counted
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.underway import SHOWN, lack_of, line_of, silence_of
 from forgetscope.report.words.notation import PLAIN
+from forgetscope.underway.alarms import Raised
 from forgetscope.underway.risk import trend
 from forgetscope.underway.running import Finished, UnderWay
 
 LATEST = 3  # finished steps
 
 
-def watch_view(store: str, found: Sequence[UnderWay], finished: Sequence[Finished], problems: Sequence[str]) -> RenderableType:
-    """Steps that are alive with their classes, what fell silent, and what finished last."""
+def watch_view(
+    store: str, found: Sequence[UnderWay], finished: Sequence[Finished], problems: Sequence[str], alarms: Sequence[Raised] = ()
+) -> RenderableType:
+    """Alarms that went off, steps that are alive with their classes, what fell silent, and what finished last."""
     alive = [one for one in found if one.is_alive]
     quiet = [one for one in found if not one.is_alive]
     head = f"{counted(len(alive), 'step', 'is/are')} running in {store}" if alive else f"Nothing is running in {store}"
-    parts = [plain(head, "bold"), *map(_step, alive[:SHOWN])]
+    parts: list[RenderableType] = [plain(head, "bold")]
+    parts += [Group(*(plain(f"Alarm: {one}", "bold") for one in alarms))] if alarms else []  # first: a low screen is cut off
+    parts += map(_step, alive[:SHOWN])
     parts += [plain(line_of(one)) for one in alive[SHOWN:]]
     parts += [plain(silence_of(one)) for one in quiet]
     parts += [plain(problem, "dim") for problem in problems]
