@@ -12,7 +12,7 @@ import pytest
 from forgetscope.errors import InputError
 from forgetscope.store import Store
 from forgetscope.underway.alarms import MEASURES, Alarm, Alarms, Raised
-from forgetscope.underway.commands import Commands, environment_of
+from forgetscope.underway.commands import AlarmCommands, environment_of
 from forgetscope.underway.running import Lookout, UnderWay
 from underway.cut import cut_off, second_steps
 
@@ -102,7 +102,7 @@ def test_a_command_gets_the_facts_as_they_are_and_no_shell_sees_them(tmp_path: P
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        commands = Commands(f'python3 -c "{script}"', tmp_path, told.append)
+        commands = AlarmCommands(f'python3 -c "{script}"', tmp_path, told.append)
         commands.add([replace(RAISED, class_name=strange, forecast_low=math.nan)])
         commands.wait()
     found = json.loads((tmp_path / "out").read_text(encoding="utf-8"))
@@ -117,7 +117,7 @@ def test_a_command_that_fails_or_hangs_is_said_and_the_others_are_run(tmp_path: 
     told: list[str] = []
     other = "touch $FORGETSCOPE_STORE/$FORGETSCOPE_CLASS_NAME"
     script = f"case $FORGETSCOPE_CLASS_NAME in fails) exit 3;; hangs) sleep 600;; *) {other};; esac"
-    commands = Commands(f"sh -c '{script}'", tmp_path, told.append, seconds=1.5)
+    commands = AlarmCommands(f"sh -c '{script}'", tmp_path, told.append, seconds=1.5)
     commands.add([replace(RAISED, class_name=name) for name in ("hangs", "fails", "a", "b", "c", "d")])
     commands.wait()
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "c", "d"}
@@ -129,7 +129,7 @@ def test_a_command_that_fails_or_hangs_is_said_and_the_others_are_run(tmp_path: 
 
 def test_what_was_not_begun_is_told_at_the_end(tmp_path: Path) -> None:
     told: list[str] = []
-    commands = Commands("sleep 0.3", tmp_path, told.append)
+    commands = AlarmCommands("sleep 0.3", tmp_path, told.append)
     commands.add([RAISED] * 6)
     commands.leave()
     assert told == ["2 commands were not run."]
@@ -139,7 +139,7 @@ def test_what_was_not_begun_is_told_at_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["", "   ", "no-such-program x", "echo 'open"])
 def test_a_command_that_cannot_be_is_refused_at_once(tmp_path: Path, command: str) -> None:
     with pytest.raises(InputError, match="--exec"):
-        Commands(command, tmp_path, print)
+        AlarmCommands(command, tmp_path, print)
 
 
 def test_halves_of_characters_do_not_stop_a_command(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class Watch:
 
     def __init__(self, store: fs.Store, alarms: Sequence[str], command: str | None) -> None:
         from forgetscope.underway.alarms import Alarm, Alarms
-        from forgetscope.underway.commands import Commands
+        from forgetscope.underway.commands import AlarmCommands
         from forgetscope.underway.running import Lookout
 
         if command is not None and not alarms:
@@ -115,7 +115,7 @@ class Watch:
         self.raised: list[Raised] = []
         self.lookout = Lookout(store, self.problems.append)
         self.alarms = Alarms(map(Alarm.parse, alarms))
-        self.commands = None if command is None else Commands(command, store.path, self.notes.append)
+        self.commands = None if command is None else AlarmCommands(command, store.path, self.notes.append)
 
     def look(self) -> tuple[list[UnderWay], list[Raised]]:
         """What is under way, and the alarms that this look set off."""

@@ -28,7 +28,7 @@ AT_ONCE = 4
 PREFIX = "FORGETSCOPE_"
 
 
-class Commands:
+class AlarmCommands:
     """Starts one for each alarm, a few at a time, and says which failed."""
 
     def __init__(self, command: str, store: Path, tell: Callable[[str], None], seconds: float = SECONDS) -> None:
