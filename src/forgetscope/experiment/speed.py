@@ -122,10 +122,8 @@ class _Scene:
 
     def smallest_step(self, store: Store) -> float:
         """Seconds of a step that learns and measures next to nothing: what each step costs besides that."""
-        once = {"epochs": 1, "batch": 8}
-        specs = [spec.model_copy(update={"training": spec.training.model_copy(update=once)}) for spec in self.specs]
         store.prepare()
-        steps = run_chain(specs, self.data, store, self.settings)
+        steps = run_chain([_smallest(spec) for spec in self.specs], self.data, store, self.settings)
         return float(np.mean([step.info["timings"]["seconds"] for step in steps]))
 
     def _repeated(self, work: Callable[[], object]) -> float:
@@ -144,6 +142,14 @@ class _Scene:
         elif self.settings.device.type == "mps":
             torch.mps.synchronize()
         return time.perf_counter()
+
+
+def _smallest(spec: StepSpec) -> StepSpec:
+    """One epoch, and of probes that are given by number no more than it can have: one before it and one after it."""
+    training, rehearsal = spec.training.model_copy(update={"epochs": 1, "batch": 8}), spec.rehearsal
+    if rehearsal is not None and rehearsal.probes is not None:
+        rehearsal = rehearsal.model_copy(update={"probes": 2})
+    return spec.model_copy(update={"training": training, "rehearsal": rehearsal})
 
 
 def _plainly(spec: StepSpec) -> StepSpec:
