@@ -77,6 +77,11 @@ def refuse_foreign_folder(path: Path, option: str = "-o") -> None:
     _refuse_changed(path, listed or {}, (), option)
 
 
+def holds_earlier(path: Path) -> bool:
+    """Whether files were written into this folder before, which those to come take the place of."""
+    return bool(_listed(path))
+
+
 @contextmanager
 def writing_folder(path: Path, option: str = "-o") -> Iterator[Path]:
     """A folder to fill; what is in it when the block ends well takes its place in `path`, file by file.

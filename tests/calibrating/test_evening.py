@@ -81,6 +81,16 @@ def test_the_level_is_kept_or_reached(level: Level) -> None:
         assert found.after.mean() == pytest.approx(target, abs=1e-6)
 
 
+@pytest.mark.parametrize("level", ["balance", 0.1, 0.5, 0.7, -20.0])
+@pytest.mark.parametrize("seed", [3, 4])
+def test_classes_are_predicted_to_be_forgotten_alike_at_any_level(seed: int, level: Level) -> None:
+    forecaster, now, head = made(seed)
+    found = evening(forecaster, now, head, strength=1, shrinkage=1, level=level)
+    again = forecaster.forecast(now, applied(head, found.offsets)).forgetting
+    assert np.ptp(found.before) > 0.1
+    assert np.ptp(again) < 0.01
+
+
 def test_a_class_without_a_forecast_moves_with_the_others() -> None:
     forecaster, now, head = made(5, missing=1)
     found = evening(forecaster, now, head)
@@ -126,7 +136,10 @@ def test_a_level_that_is_out_of_reach_is_said() -> None:
     forecaster, now, head = made(4)
     found = evening(forecaster, now, head, level=-20.0)
     reached = f"{found.after.mean():.2f}".replace("-", "−")
-    assert f" A mean of −20.00 is out of reach of offsets up to {MOST:g}: it becomes {reached}." in found.said
+    assert (
+        f" A mean of −20.00 is out of reach of a constant up to {MOST:g} on all past logits: it becomes {reached}."
+        in found.said
+    )
     assert "out of reach" not in evening(forecaster, now, head, level=0.3).said
 
 

@@ -91,6 +91,18 @@ def test_the_level_is_what_was_asked_for(level: Level) -> None:
         assert forgotten.mean() == pytest.approx(found.before.mean() if level == "forgetting" else level, abs=1e-6)
 
 
+@pytest.mark.parametrize("level", ["forgetting", "balance", 0.2, 0.6])
+def test_many_classes_some_of_them_hardly_recognised_are_predicted_to_be_forgotten_alike_at_any_level(level: Level) -> None:
+    rng, past, size = np.random.default_rng(0), 15, 20
+    nodes = np.repeat(np.arange(size), 30)
+    logits = 1.5 * rng.normal(size=(len(nodes), size))
+    logits[np.arange(len(nodes)), nodes] += rng.uniform(0.2, 4, size)[nodes]
+    logits[:, :past] -= rng.uniform(0, 2.5, past)
+    found = evening_from_held_out(logits, nodes, rng.uniform(0.4, 0.95, past), strength=1, shrinkage=1, level=level)
+    assert found.before.std() > 0.15
+    assert found.after.std() < 0.002
+
+
 def test_a_class_of_which_nothing_tells_moves_with_the_others() -> None:
     logits, nodes = drawn(5, 20)
     learned = LEARNED.copy()

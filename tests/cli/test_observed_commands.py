@@ -127,6 +127,27 @@ def test_a_monitor_that_saw_no_end_has_no_page(tmp_path: Path) -> None:
     assert "No step has past classes yet." in output("analyse", store.path, "--out", tmp_path / "out")
 
 
+def test_a_program_that_names_no_folder_gets_numbers_and_nothing_is_written(
+    alone: Store, both: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (("analyse", alone.path), ("analyse", both.path, "--resamples", "200")):
+        assert json.loads(invoke(*command, "--json").stdout)
+    assert not (tmp_path / "forgetscope-analysis").exists()
+    json.loads(invoke("analyse", alone.path, "--json", "--out", "here").stdout)
+    assert (tmp_path / "here" / "observed").is_dir()
+
+
+def test_files_that_take_the_place_of_another_analysis_are_said_to(
+    alone: Store, both: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, earlier = tmp_path / "forgetscope-analysis", ", in place of those of an earlier analysis"
+    assert f"The files: {folder} " in output("analyse", alone.path)
+    assert f"The files{earlier}: {folder} " in output("analyse", both.path, "--resamples", "200")
+    assert f"The files{earlier}: {folder} " in output("analyse", alone.path)
+
+
 def test_observed_steps_are_analysed_by_settings(alone: Store, both: Store, tmp_path: Path) -> None:
     text = output("analyse", alone.path, "--out", tmp_path / "out")
     assert "Means over monitors with equal settings" in text

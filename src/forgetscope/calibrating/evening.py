@@ -7,7 +7,7 @@ away, because the last of it costs accuracy more than it gains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, Protocol, get_args
@@ -21,10 +21,11 @@ from forgetscope.errors import InputError
 from forgetscope.forecasting.forecaster import Forecaster, Head
 
 STRENGTH = 0.65  # of the predicted differences, what is taken away
-MOST = 5.0  # of an offset: by 150 in odds
+MOST = 5.0  # of an offset beside the others, and of a constant on all past logits: by 150 in odds
 ROUNDS = 300
 STEP = 3.0  # in logits per accuracy, whose slope is 1 / 2 at most, all past classes together
 CLOSE = 1e-4
+TURNS = 10  # between offsets that equalise and the constant of the level
 REACHED = 0.005  # of a mean forgetting that is asked for: as two decimals say it
 
 Kept = Literal["forgetting", "balance"]
@@ -101,8 +102,8 @@ def evened(
 ) -> Evening:
     """errors: of predicted forgetting, by node, of all past classes; NaN where they are not known.
 
-    strength: 0 changes nothing, 1 makes predicted forgettings equal. shrinkage: share of their differences that is taken for
-    real, by default 1 - error variance / variance. level: what stays as trained, the mean of predicted "forgetting" or the
+    strength: 0 changes nothing, 1 makes predicted forgettings equal, at any level. shrinkage: share of their differences that is
+    taken for real, by default 1 - error variance / variance. level: what stays as trained, the mean of predicted "forgetting" or the
     "balance" between new and past classes on new images; or a mean forgetting to reach. Past classes of which nothing tells
     move with the mean of the others."""
     _demand_options(strength, shrinkage, level)
@@ -112,16 +113,8 @@ def evened(
     known = [node for node in errors if node in before]
     forgetting, error = (np.array([of[node] for node in known]) for of in (before, errors))
     share = _share_of_truth(forgetting, error) if shrinkage is None else shrinkage
-    relative = np.zeros(len(known))
-    if strength * share and len(known) > 1:
-        relative = strength * share * _equalising(foresight, known)
-
-    def all_of(shift: float) -> dict[int, float]:
-        return {**dict.fromkeys(errors, shift), **dict(zip(known, (relative + shift).tolist(), strict=True))}
-
-    found = dict.fromkeys(errors, 0.0)
-    if known and (relative.any() or not isinstance(level, str)):
-        found = all_of(_shift(lambda constant: _reached(foresight, all_of(constant), level), foresight, level))
+    part = strength * share if len(known) > 1 else 0.0
+    found = _offsets(_Past(foresight, tuple(errors), known), part, level)
     after, new = foresight.forgetting(found), (trained, foresight.new(found))
     then, now = (np.array([of.get(node, np.nan) for node in errors]) for of in (before, after))
     return Evening(
@@ -160,14 +153,52 @@ def _share_of_truth(forgetting: Values, error: Values) -> float:
     return max(0.0, 1 - float(np.square(error).mean()) / variance)
 
 
-def _equalising(foresight: Foresight, nodes: list[int]) -> Values:
-    """Offsets under which these classes are predicted to be forgotten as all are on average now, as far as MOST allows."""
-    offsets: Values = np.zeros(len(nodes))
-    learned = np.array([foresight.learned[node] for node in nodes])
-    mean = float(np.mean(list(foresight.forgetting().values())))
+@dataclass(frozen=True)
+class _Past:
+    """The past classes of a step, by node, and those of them of which anything can be told."""
+
+    foresight: Foresight
+    nodes: tuple[int, ...]
+    known: list[int]
+
+    def moved(self, relative: Values, shift: float) -> dict[int, float]:
+        """Offsets of all: relative to one another of those that are known, and one constant."""
+        own = zip(self.known, (relative + shift).tolist(), strict=True)
+        return {**dict.fromkeys(self.nodes, shift), **dict(own)}
+
+    def mean(self, offsets: Mapping[int, float] | None) -> float:
+        return float(np.mean(list(self.foresight.forgetting(offsets).values())))
+
+    def reached(self, offsets: Mapping[int, float], level: Level) -> float:
+        """What `level` is about: it falls as offsets of past classes rise."""
+        return self.foresight.new(offsets) if level == "balance" else self.mean(offsets)
+
+
+def _offsets(past: _Past, part: float, level: Level) -> dict[int, float]:
+    """part: of the offsets that equalise, what is applied.
+
+    Which offsets these are depends on the constant on all past logits at which they do: classes that are hardly recognised move
+    less than others. So where the level decides the constant, they are found again there, until it stays."""
+    relative, shift = np.zeros(len(past.known)), 0.0
+    for turn in range(1 if level == "forgetting" else TURNS):
+        if part:
+            relative = part * _equalising(past, shift, past.mean(None) if not turn else None)
+        if past.known and (relative.any() or not isinstance(level, str)):
+            before, shift = shift, _shift(past, relative, level)
+            if abs(shift - before) < CLOSE:
+                break
+    return past.moved(relative, shift)
+
+
+def _equalising(past: _Past, constant: float, mean: float | None) -> Values:
+    """Offsets beside this constant under which the classes that are known are predicted to be forgotten alike, by this much each
+    or by whatever they then are on average, as far as MOST allows; less their mean."""
+    offsets: Values = np.zeros(len(past.known))
+    learned = np.array([past.foresight.learned[node] for node in past.known])
     for _ in range(ROUNDS):
-        forgetting = foresight.forgetting(dict(zip(nodes, offsets.tolist(), strict=True)))
-        apart = np.array([forgetting[node] for node in nodes]) - mean
+        of = past.foresight.forgetting(past.moved(offsets, constant))
+        forgetting = np.array([of[node] for node in past.known])
+        apart = forgetting - (forgetting.mean() if mean is None else mean)
         before, offsets = offsets, np.clip(offsets + STEP * learned * apart, -MOST, MOST)
         if np.abs(offsets - before).max() < CLOSE:
             break
@@ -175,18 +206,13 @@ def _equalising(foresight: Foresight, nodes: list[int]) -> Values:
     return offsets
 
 
-def _reached(foresight: Foresight, offsets: Mapping[int, float], level: Level) -> float:
-    """What `level` is about: it falls as offsets of past classes rise."""
-    return foresight.new(offsets) if level == "balance" else float(np.mean(list(foresight.forgetting(offsets).values())))
-
-
-def _shift(reached: Callable[[float], float], foresight: Foresight, level: Level) -> float:
+def _shift(past: _Past, relative: Values, level: Level) -> float:
     """One constant on all past logits, by bisection."""
     low, high = -MOST, MOST
-    target = _reached(foresight, {}, level) if isinstance(level, str) else float(level)
+    target = past.reached({}, level) if isinstance(level, str) else float(level)
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if reached(middle) > target else (low, middle)
+        low, high = (middle, high) if past.reached(past.moved(relative, middle), level) > target else (low, middle)
     return (low + high) / 2
 
 
@@ -226,7 +252,7 @@ def _out_of_reach(after: Values, level: Level) -> str:
     if isinstance(level, str) or abs(mean - level) < REACHED:
         return ""
     asked, reached = (f"{value:.2f}".replace("-", "−") for value in (level, mean))
-    return f" A mean of {asked} is out of reach of offsets up to {MOST:g}: it becomes {reached}."
+    return f" A mean of {asked} is out of reach of a constant up to {MOST:g} on all past logits: it becomes {reached}."
 
 
 def _idle(before: Values, strength: float, shrinkage: float | None, share: float) -> str:

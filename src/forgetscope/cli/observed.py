@@ -103,8 +103,8 @@ def show_monitors_alone(store: fs.Store, found: Sequence[fs.Observed], step: int
     onward(("report", store.path), ("show", store.path, "--observed", found[0].name), ("explain", "SIC"), found=said)
 
 
-def analyse_observed(store: Path, out: Path | None, table: str | None, as_json: bool) -> None:
-    """Means by settings; with --table, one table. out: where files go, if anywhere."""
+def analyse_observed(store: Path, out: Path | None, table: str | None, as_json: bool, replaced: bool) -> None:
+    """Means by settings; with --table, one table. out: where files go, if anywhere; replaced: in place of earlier ones."""
     import pyarrow as pa
 
     from forgetscope.report.datafiles import write_observed
@@ -125,5 +125,10 @@ def analyse_observed(store: Path, out: Path | None, table: str | None, as_json: 
         return
     shown = observed_analysis_view(found) if label is None else answer_view(pa.Table.from_pandas(found.tables[label]))
     print_view(shown)
-    files = "" if out is None else f"\nThe files: {out.resolve()}"
-    onward(("report", store, "--observed", found.monitors[0].name), found=files)
+    onward(("report", store, "--observed", found.monitors[0].name), found=files_said(out, replaced))
+
+
+def files_said(folder: Path | None, replaced: bool) -> str:
+    """Where the files of an analysis are. replaced: earlier ones were there, perhaps of another store."""
+    earlier = ", in place of those of an earlier analysis" if replaced else ""
+    return "" if folder is None else f"\nThe files{earlier}: {folder.resolve()}"

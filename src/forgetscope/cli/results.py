@@ -10,7 +10,7 @@ import forgetscope as fs
 from forgetscope.characters import counted
 from forgetscope.cli import options as option
 from forgetscope.cli.console import Unreadable, echo, onward, patiently, print_either, print_json, print_view
-from forgetscope.cli.observed import FlagOption, analyse_observed, mention_observed, only_observed
+from forgetscope.cli.observed import FlagOption, analyse_observed, files_said, mention_observed, only_observed
 from forgetscope.errors import SpecError
 
 DEFAULT_OUT = Path("forgetscope-analysis")
@@ -62,9 +62,10 @@ def analyse(
 ) -> None:
     """Turn a store into the paper's tables and the data of its figures, and say what they show.
 
-    Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX. A second call computes only what is new."""
+    Files: tables/, figures/ and more/ as CSV and Parquet, tables also as LaTeX; with --table or --json only where --out says. A
+    second call computes only what is new."""
     from forgetscope.analysis.results import CODINGS, CONTROLS
-    from forgetscope.outputs import refuse_foreign_folder
+    from forgetscope.outputs import holds_earlier, refuse_foreign_folder
     from forgetscope.report.datafiles import write_analysis
     from forgetscope.report.document import analysis_document
     from forgetscope.report.exhibited import exhibited
@@ -72,11 +73,13 @@ def analyse(
     from forgetscope.report.words.reading import unjudged
 
     coded, controlled = option.one_of("--coding", coding, CODINGS), option.one_of("--controls", controls, CONTROLS)
-    if (folder := out or (DEFAULT_OUT if table is None else None)) is not None:
+    folder, replaced = out or (DEFAULT_OUT if table is None and not as_json else None), False
+    if folder is not None:
         refuse_foreign_folder(folder, "--out")  # before what may take minutes
+        replaced = holds_earlier(folder)
     if observed or only_observed(store):
         _refuse_of_planned(coding, controls, resamples, joint_over_time)
-        return analyse_observed(store, folder, table, as_json)
+        return analyse_observed(store, folder, table, as_json, replaced)
     with patiently() as progress:
         found = fs.analyse(
             store,
@@ -99,12 +102,7 @@ def analyse(
     else:
         echo(found.reading)
         mention_observed(store)
-    _onward_from(store, folder, table)
-
-
-def _onward_from(store: Path, folder: Path | None, table: str | None) -> None:
-    files = "" if folder is None else f"\nThe files: {folder.resolve()}"
-    onward(("report", store), *[("analyse", store, "--table", "noise")][: table is None], found=files)
+    onward(("report", store), *[("analyse", store, "--table", "noise")][: table is None], found=files_said(folder, replaced))
 
 
 def _refuse_of_planned(coding: str, controls: str, resamples: int, joint_over_time: bool) -> None:
