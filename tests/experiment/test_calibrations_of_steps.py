@@ -23,6 +23,7 @@ import forgetscope as fs
 from conftest import TINY
 from forgetscope.choices import CALIBRATIONS, canonical_calibration
 from forgetscope.errors import SpecError, StoreError
+from forgetscope.experiment import preparation
 from forgetscope.experiment.calibration import calibrate_locked
 from forgetscope.experiment.preparation import Prepared, held_out_images, load_trained, prepare
 from forgetscope.experiment.settings import choose_settings
@@ -198,6 +199,34 @@ def test_other_test_images_and_test_accuracies_change_no_calibration(made: Path,
         assert found.table("calibration").select(columns).equals(expected.table("calibration").select(columns)), name
         assert found.info["said"] == expected.info["said"]
         assert not found.table("confusion").equals(expected.table("confusion"))
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_what_a_step_chose_and_kept_is_read_and_made_again_only_where_it_was_left_out(
+    left_out: bool, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking back at all past images took most of the time of a calibration; either way it is the same bits."""
+    looks: list[str] = []
+    for name in ("choose", "keepsake", "class_accuracies", "make_objective"):
+        real = getattr(preparation, name)
+        monkeypatch.setattr(
+            preparation, name, lambda *given, real=real, name=name, **more: looks.append(name) or real(*given, **more)
+        )
+    monkeypatch.setattr(StoredStep, "left_out", lambda step, file: left_out and file == "keepsakes.parquet")
+    store, data = Store(tmp_path / "store"), fs.load_data("glyphs", 8)
+    shutil.copytree(made / "steps", store.path / "steps")
+    store.prepare()
+    (chain,) = store.experiments()
+    for number in (2,) if left_out else (2, 3):  # a third step starts from what its parent kept
+        for name in ("evening", "bias-correction"):
+            found, expected = (
+                calibrate_locked(chain[number - 1], chain[number - 2], name, data, store, SETTINGS),
+                the(made, name, number),
+            )
+            for file in ("calibration.parquet", "predictions.parquet"):
+                assert found.verified(file) == expected.verified(file), (name, number, file)
+            assert found.info["said"] == expected.info["said"]
+    assert bool(looks) is left_out
 
 
 def test_the_same_command_makes_what_is_missing_or_damaged_and_nothing_else(made: Path, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -117,6 +119,13 @@ def test_fine_tuning_is_given_new_images_alone() -> None:
     assert (len(batch.logits), batch.new, int(batch.nodes.min())) == (6, 6, 3)
 
 
+def test_no_method_sees_a_past_image_that_is_not_in_memory_but_joint_which_says_so() -> None:
+    """What streams are made of follows from what is needed alone; a batch holds logits and no images."""
+    assert [name for name in METHODS if "past images" in make_method(name).needs] == ["joint"]
+    names = {one.name for one in fields(TrainingBatch)}
+    assert names == {"logits", "nodes", "new", "past", "shares", "parent_logits", "stored_logits", "keepsakes"}
+
+
 class Strange(Method):
     def __init__(self, needs: set[str]) -> None:
         self.needs = frozenset(needs)  # type: ignore[misc, assignment]
@@ -196,6 +205,59 @@ def test_the_contract_says_what_is_broken_in_one_line(needs: set[str], loss: Any
         check_method(mine)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+class Counts(Method):
+    """How often another batch came: more often than anything but a training shows it."""
+
+    def __init__(self) -> None:
+        self._changes, self._last = 0, torch.zeros(0)
+
+    def loss(self, batch: TrainingBatch) -> Tensor:
+        self._changes += not torch.equal(self._last, batch.nodes)
+        self._last = batch.nodes.clone()
+        return of(batch) * (2 if self._changes > 5 else 1)
+
+
+class Draws(Method):
+    """From a generator of its own, which nobody else's draws move."""
+
+    def __init__(self, seed: int | None = 0) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def loss(self, batch: TrainingBatch) -> Tensor:
+        return of(batch) * self._generator.random()
+
+
+class DrawsFromAll(Method):
+    """From the generator that batches and augmentation could be drawn from."""
+
+    def loss(self, batch: TrainingBatch) -> Tensor:
+        return of(batch) + 0 * torch.rand(())
+
+
+class LooksAtOtherImages(Method):
+    def predict(self, logits: Tensor, past: int) -> Tensor:
+        return logits - logits.mean(dim=0)
+
+    def loss(self, batch: TrainingBatch) -> Tensor:
+        return of(batch)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Counts, "training that went on after 1 of 6 iterations ends otherwise"),
+        (Draws, "its loss on a batch changes with what came before"),
+        (partial(Draws, None), "its loss on a batch changes with what came before"),
+        (DrawsFromAll, "moved torch's global generator. A loss draws nothing"),
+        (LooksAtOtherImages, "what it predicts of an image depends on more than that image's logits"),
+    ],
+)
+def test_the_contract_notices_a_method_that_runs_could_not_go_on_with(make: Callable[[], Method], message: str) -> None:
+    with pytest.raises(BrokenContract) as error:
+        check_method(make)
+    assert message in str(error.value)
 
 
 def test_what_the_contract_refuses_runs_refuse() -> None:

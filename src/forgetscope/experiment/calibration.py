@@ -69,7 +69,7 @@ def _calibrate(
     first: StepSpec | None,
 ) -> CalibrationRecord:
     """The step as it began, then with the weights that training left. Test images are looked at last."""
-    begun = prepare(parent, step.spec, data, settings, first)
+    begun = prepare(parent, step.spec, data, settings, first, trained=step)
     (name, options), held_out = named_calibration(calibration), 0
     found: Calibration
     if name == "evening" and options["source"] == "keepsakes":

@@ -26,6 +26,12 @@ def first_objective(new: TrainingSet) -> Objective:
     return Objective("replay", Replay(), 0, None, _shares(new, None, 0.0, 0))
 
 
+def predicting_objective(spec: RehearsalSpec, new: TrainingSet, past: int) -> Objective:
+    """Of a step that has been trained: what it predicts by, and nothing to train with."""
+    method = make_method(spec.method, spec.method_source)
+    return replace(first_objective(new), name=spec.method or "replay", method=method, past=past)
+
+
 def make_objective(
     spec: RehearsalSpec,
     network: nn.Module,

@@ -15,7 +15,7 @@ from torch import nn
 from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.data.preprocessing import Normalisation
 from forgetscope.errors import DamagedStep, SpecError, StoreError
-from forgetscope.experiment.objective import first_objective, make_objective
+from forgetscope.experiment.objective import first_objective, make_objective, predicting_objective
 from forgetscope.experiment.settings import Settings
 from forgetscope.forecasting.accuracy import class_accuracies
 from forgetscope.learning.budgets import Prices, neyman, quotas
@@ -218,9 +218,15 @@ class Prepared:
 
 
 def prepare(
-    parent: StoredStep | None, spec: StepSpec, data: DataSet, settings: Settings, first: StepSpec | None = None
+    parent: StoredStep | None,
+    spec: StepSpec,
+    data: DataSet,
+    settings: Settings,
+    first: StepSpec | None = None,
+    trained: StoredStep | None = None,
 ) -> Prepared:
-    """first: of its chain, as planned; names the network. Without it the record does, which can name none but our own."""
+    """first: of its chain, as planned; names the network. Without it the record does, which can name none but our own.
+    trained: the step itself, where it is only to predict. What it chose and kept is read then, not made again."""
     device = settings.device
     inherited = None if parent is None else Inherited.from_record(parent, data, spec.rehearsal)
     past = () if inherited is None else inherited.classes
@@ -240,7 +246,8 @@ def prepare(
     network.to(device)
     if not settings.channels_last:
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    return assemble(spec, name, network, data, normalise, inherited, images_of)
+    made = None if trained is None or trained.left_out(KEEPSAKES) else Inherited.from_record(trained, data, spec.rehearsal)
+    return assemble(spec, name, network, data, normalise, inherited, images_of, made)
 
 
 def assemble(
@@ -251,16 +258,22 @@ def assemble(
     normalise: Normalisation,
     inherited: Inherited | None,
     images_of: Mapping[int, Indices],
+    made: Inherited | None = None,
 ) -> Prepared:
-    """From the network that the parent left, on its device: rehearsal is chosen, the head grows, images move beside it."""
+    """From the network that the parent left, on its device: rehearsal is chosen, the head grows, images move beside it.
+    made: what the step left, if it has been trained and is only to predict."""
     past, device = () if inherited is None else inherited.classes, normalise.mean.device
     streams = Streams(spec.seed, spec.step, (spec.rehearsal and spec.rehearsal.draws) or 0)
     rehearsal, keepsakes = dict[int, Indices](), dict[int, Keepsake | None]()
-    if inherited is not None:
+    if made is not None:
+        rehearsal, keepsakes = dict(made.kept), dict(made.keepsakes)
+    elif inherited is not None:
         rehearsal, keepsakes = _look_back(spec, inherited, images_of, network, normalise, data, streams)
     new_set = training_set(data.train, {label: images_of[label] for label in spec.classes}, len(past), device)
     objective = first_objective(new_set)
-    if inherited is not None and spec.rehearsal is not None:
+    if made is not None and spec.rehearsal is not None:
+        objective = predicting_objective(spec.rehearsal, new_set, len(past))
+    elif inherited is not None and spec.rehearsal is not None:
 
         def on_device(images: Mapping[int, Indices]) -> TrainingSet:
             return training_set(data.train, images, 0, device)
@@ -268,6 +281,7 @@ def assemble(
         objective = make_objective(
             spec.rehearsal, network, normalise, new_set, rehearsal, images_of, inherited.stored, keepsakes, streams, on_device
         )
+    if inherited is not None and spec.rehearsal is not None:
         grow_head(network, len(spec.classes), Streams(spec.seed, spec.step)("head"))  # the same with other draws
     return Prepared(
         spec=spec,
