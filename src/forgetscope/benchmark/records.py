@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -162,10 +162,22 @@ def rerun_only(plans: Iterable[Mapping[str, Any]]) -> set[str]:
     return runs.difference(*(chain["steps"] for plan in plans for chain in plan["chains"]))
 
 
-def asking_chains(plans: Iterable[Mapping[str, Any]]) -> set[tuple[str, str | None]]:
-    """By step and calibration, of chains in plans of arms that were not lent what they keep beside images."""
-    chains = [chain for plan in plans if plan["kind"] in ("arms", "variants") for chain in plan["chains"]]
-    return {(step, chain.get("calibration")) for chain in chains if not chain.get("lent") for step in chain["steps"]}
+@dataclass(frozen=True)
+class Askings:
+    """What plans of arms say of their chains, by step and calibration: which asked for what they keep beside images, and which
+    were lent it for another arm."""
+
+    asked: Set[tuple[str, str | None]]
+    lent: Set[tuple[str, str | None]]
+
+    @classmethod
+    def of(cls, plans: Iterable[Mapping[str, Any]]) -> Self:
+        chains = [chain for plan in plans if plan["kind"] in ("arms", "variants") for chain in plan["chains"]]
+        asked, lent = (
+            {(step, chain.get("calibration")) for chain in chains if bool(chain.get("lent")) is lent for step in chain["steps"]}
+            for lent in (False, True)
+        )
+        return cls(asked, lent)
 
 
 class _PlanData(StrictRecord):

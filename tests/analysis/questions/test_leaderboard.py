@@ -64,6 +64,25 @@ def test_the_most_even_comes_first_and_the_baseline_where_nothing_differs(compar
         assert sorted(board.arms) == sorted(even)
 
 
+def test_a_run_pays_for_what_it_keeps_beside_images_unless_another_arm_starts_from_it(tmp_path: Path) -> None:
+    options = {**TINY, "sequence": TINY["sequence"][:2], "epochs": 1}
+
+    def run(**more: Any) -> None:
+        fs.run(fs.RunSpec(**{**options, **more}), tmp_path, threads=1, progress=False)
+
+    def paid() -> dict[str, float]:
+        """Above replay, in bytes of a class: the images are as many."""
+        (board,) = fs.leaderboards(tmp_path)
+        return {row.arm: row.difference / 2 for row in board.rows if row.measure == "bytes"} | {"replay": 0.0}
+
+    run()
+    run(method="distillation", forecast=True)
+    keepsakes = 2 * 64 * 4  # mean and variance
+    assert paid() == {"replay": 0, "distillation": keepsakes}
+    run(method="distillation", calibration="evening")
+    assert paid() == {"replay": 0, "distillation": 0, "distillation + evening": keepsakes}
+
+
 def test_the_command_prints_a_sentence_for_each_and_json(compared: tuple[Path, list[ArmMeasure]]) -> None:
     path, _ = compared
     shown = CliRunner().invoke(app, ["methods", str(path)])

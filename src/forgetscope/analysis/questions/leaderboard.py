@@ -4,7 +4,7 @@ Whatever was trained on the same classes with the same seed from the same first 
 """
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -13,7 +13,7 @@ from forgetscope.analysis.experiments import Experiment, summarise
 from forgetscope.analysis.inputs.class_pairs import ClassPair, class_pairs
 from forgetscope.analysis.inputs.samples import kept_of
 from forgetscope.analysis.questions.arms import EVENLY, ArmMeasure, ArmStep, Sides, measured
-from forgetscope.benchmark.records import asking_chains, recorded_plans
+from forgetscope.benchmark.records import Askings, recorded_plans
 from forgetscope.characters import counted
 from forgetscope.choices import needs_forecast
 from forgetscope.store import BESIDE_IMAGES, METHOD, POLICY, PROBING, Setting, Store, TellLeftOut, told_apart
@@ -91,11 +91,11 @@ def leaderboards(store: str | Path | Store, left_out: TellLeftOut | None = None)
     """
     groups: dict[tuple[Setting, ...], Arms] = {}
     opened = store if isinstance(store, Store) else Store.existing(store)
-    asked = asking_chains(recorded_plans(opened, left_out=lambda problem: None))
+    askings = Askings.of(recorded_plans(opened, left_out=lambda problem: None))
     for chain in opened.experiments(left_out):
         experiment = Experiment(chain, left_out=left_out)
         if experiment.simulated is None and experiment.chain[1:]:
-            _add(groups, experiment, asked)
+            _add(groups, experiment, askings)
     boards = []
     for setting, found in groups.items():
         _spread_divergence(found)
@@ -121,8 +121,7 @@ def _sides(arms: Mapping[str, Mapping[Pair, Sides]], baseline: str, number: int)
     }
 
 
-def _add(groups: dict[tuple[Setting, ...], Arms], experiment: Experiment, asked: Set[tuple[str, str | None]]) -> None:
-    """asked: by step and calibration, of which arms it is recorded that they asked for what they keep beside images."""
+def _add(groups: dict[tuple[Setting, ...], Arms], experiment: Experiment, askings: Askings) -> None:
     chain, steps, last = experiment.chain, experiment.steps, experiment.chain[-1].setting
     if len({step.setting.method + step.setting.policy for step in chain[1:]}) > 1:
         return  # it changed its method on the way
@@ -135,7 +134,6 @@ def _add(groups: dict[tuple[Setting, ...], Arms], experiment: Experiment, asked:
     for calibration in (None, *experiment.calibrations):
         own = {one.number: one for one in experiment.calibrations.get(calibration or "", [])}
         arm = arms.setdefault(plain._replace(calibration=calibration), {})
-        # What is kept beside images is for calibrations that start from it, but where it takes their place.
         spare = besides is None and (calibration is None or not needs_forecast(calibration))
         for number, (step, summary) in enumerate(zip(steps[1:], experiment.summaries, strict=True), start=2):
             before, one = steps[: number - 1], own.get(number)
@@ -145,11 +143,17 @@ def _add(groups: dict[tuple[Setting, ...], Arms], experiment: Experiment, asked:
                     before,
                     summary if one is None else summarise(one, before),
                     one,
-                    lent=spare and (step.id, calibration) not in asked,
+                    lent=spare and _is_lent((step.id, calibration), askings, experiment),
                 )
                 arm.setdefault(pair.until(number), {}).setdefault(number, side)
     if experiment.diverged is not None:
         arms[plain].setdefault(pair, {}).setdefault(len(chain), None)
+
+
+def _is_lent(arm: tuple[str, str | None], askings: Askings, experiment: Experiment) -> bool:
+    """Whether what this step and calibration keep beside images is there for another arm: a plan says so, or no plan says
+    anything and another calibration of the experiment starts from it. Else the run asked for it itself."""
+    return arm not in askings.asked and (arm in askings.lent or any(map(needs_forecast, experiment.calibrations)))
 
 
 def _spread_divergence(arms: Arms) -> None:
