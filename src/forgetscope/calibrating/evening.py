@@ -102,10 +102,10 @@ def evened(
 ) -> Evening:
     """errors: of predicted forgetting, by node, of all past classes; NaN where they are not known.
 
-    strength: 0 changes nothing, 1 makes predicted forgettings equal, at any level. shrinkage: share of their differences that is
-    taken for real, by default 1 - error variance / variance. level: what stays as trained, the mean of predicted "forgetting" or the
-    "balance" between new and past classes on new images; or a mean forgetting to reach. Past classes of which nothing tells
-    move with the mean of the others."""
+    strength: 0 changes nothing, 1 makes predicted forgettings equal, at any level. shrinkage: share of their differences that
+    is taken for real, by default 1 - error variance / variance. level: what stays as trained, the mean of predicted
+    "forgetting" or the "balance" between new and past classes on new images; or a mean forgetting to reach. Past classes of
+    which nothing tells move with the mean of the others."""
     _demand_options(strength, shrinkage, level)
     before, trained = foresight.forgetting(), foresight.new()
     if level == "balance" and not np.isfinite(trained):
@@ -191,8 +191,8 @@ def _offsets(past: _Past, part: float, level: Level) -> dict[int, float]:
 
 
 def _equalising(past: _Past, constant: float, mean: float | None) -> Values:
-    """Offsets beside this constant under which the classes that are known are predicted to be forgotten alike, by this much each
-    or by whatever they then are on average, as far as MOST allows; less their mean."""
+    """Offsets beside this constant under which the classes that are known are predicted to be forgotten alike, by this much
+    each or by whatever they then are on average, as far as MOST allows; less their mean."""
     offsets: Values = np.zeros(len(past.known))
     learned = np.array([past.foresight.learned[node] for node in past.known])
     for _ in range(ROUNDS):

@@ -20,6 +20,8 @@ REMARKS = (
     "interval (matched). spread: its root as trained, without the noise of test images. worst: forgetting of the worst class.",
     "matched: in each pair one constant on all past logits, set on the test images, gives the arm the baseline's mean FG. What "
     "could not be matched in two pairs has no interval and is not ranked.",
+    "kept: bytes kept of past classes: images, logits and keepsakes. time: over the baseline's, of training and calibration "
+    "without probes and forecasts; other work of the machine is in it, too.",
     "n: pairs with the baseline. Pairs in which training diverged are in no other number. Where an arm has fewer pairs than "
     "the baseline, the line below it has the baseline over the same pairs.",
 )
