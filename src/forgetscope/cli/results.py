@@ -68,9 +68,6 @@ def analyse(
     from forgetscope.outputs import holds_earlier, refuse_foreign_folder
     from forgetscope.report.datafiles import write_analysis
     from forgetscope.report.document import analysis_document
-    from forgetscope.report.exhibited import exhibited
-    from forgetscope.report.terminal.studies import exhibit_view
-    from forgetscope.report.words.reading import unjudged
 
     coded, controlled = option.one_of("--coding", coding, CODINGS), option.one_of("--controls", controls, CONTROLS)
     folder, replaced = out or (DEFAULT_OUT if table is None and not as_json else None), False
@@ -95,6 +92,15 @@ def analyse(
     if as_json:
         print_json(analysis_document(found))
         return
+    _print_analysis(found, store, table)
+    onward(("report", store), *[("analyse", store, "--table", "noise")][: table is None], found=files_said(folder, replaced))
+
+
+def _print_analysis(found: fs.Analysis, store: Path, table: str | None) -> None:
+    from forgetscope.report.exhibited import exhibited
+    from forgetscope.report.terminal.studies import exhibit_view
+    from forgetscope.report.words.reading import unjudged
+
     if table in JUDGING and (reason := unjudged(found)):
         echo(f"{reason} The files and --json have what the functions that judge say.")
     elif table is not None:
@@ -102,7 +108,6 @@ def analyse(
     else:
         echo(found.reading)
         mention_observed(store)
-    onward(("report", store), *[("analyse", store, "--table", "noise")][: table is None], found=files_said(folder, replaced))
 
 
 def _refuse_of_planned(coding: str, controls: str, resamples: int, joint_over_time: bool) -> None:
