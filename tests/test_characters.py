@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from forgetscope.characters import counted, visible, visible_json
+from forgetscope.characters import counted, shortened, visible, visible_json
 
 ANYTHING = st.text(alphabet=st.characters(codec=None), max_size=40)  # surrogates too: undecodable bytes in paths
 
@@ -68,3 +68,13 @@ def test_a_program_that_reads_the_json_gets_the_original(text: str) -> None:
 )
 def test_one_thing_is_not_called_many(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_a_long_name_loses_its_middle_and_fits() -> None:
+    assert shortened("owl") == "owl"
+    assert shortened("x" * 40) == "x" * 40
+    long = shortened(f"{'a' * 200}{'z' * 200}")
+    assert len(long) == 40
+    assert long.startswith("aaa")
+    assert long.endswith("zzz")
+    assert "…" in long

@@ -29,6 +29,16 @@ def counted(number: int, noun: str, verb: str = "", of: int | None = None) -> st
     return f"{amount} {things} {verb.split('/')[0 if 1 in (number, total) else -1]}".rstrip()
 
 
+def shortened(name: str, most: int = 40) -> str:
+    """A name, such as one of a class, with its middle left out where it is longer: whole, it would be broken by a terminal.
+
+    >>> shortened("Gobiidae_Pomatoschistus_microps", 15)
+    'Gobiida…microps'
+    """
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[len(name) - (most - 1 - half) :]}"
+
+
 def wrapped(text: str, width: int, measure: Callable[[str], int] = len) -> list[str]:
     """Lines that end between words. A word longer than `width` has a line of its own; so has, where it fits, a command in
     backticks, which is there to be copied. Lines after the first are indented as it is."""

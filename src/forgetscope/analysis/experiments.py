@@ -31,6 +31,7 @@ from forgetscope.analysis.statistics.noise import (
     sampling_variances,
     spread_estimate,
 )
+from forgetscope.analysis.statistics.pooling import per_experiment
 from forgetscope.analysis.statistics.prediction import absolute_error, coverage_estimate, covered
 from forgetscope.analysis.statistics.rank_correlation import shared_spearman, spearman
 from forgetscope.characters import counted
@@ -362,10 +363,13 @@ def _judged(foreseen: Sequence[Values], measures: Values, forgetting: Values, va
     }
 
 
-def beyond_noise(summaries: Sequence[StepSummary]) -> dict[str, Estimate]:
+def beyond_noise(summaries: Sequence[StepSummary], roots: Sequence[str] | None = None) -> dict[str, Estimate]:
     """Of these steps: the true spread of forgetting over classes, its reliability, and the ceiling of the mean rank correlation
-    with it, which a predictor would reach that knows the true forgetting."""
-    without, observed = (np.array([getattr(s, name) for s in summaries], float) for name in ("true_variance", "variance"))
+    with it, which a predictor would reach that knows the true forgetting. roots: of which experiments they are; left out,
+    each is one of its own."""
+    roots = [str(i) for i in range(len(summaries))] if roots is None else roots
+    parts = ([getattr(s, name) for s in summaries] for name in ("true_variance", "variance"))
+    without, observed = (per_experiment(np.array(part, float), roots) for part in parts)
     variance = mean_estimate(without)
     noises = [np.array(s.sampling) for s in summaries]
     return {

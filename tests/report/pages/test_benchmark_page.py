@@ -22,7 +22,10 @@ from playwright.sync_api import Browser, Page
 
 from forgetscope.analysis.exhibits.figures import FIGURES
 from forgetscope.analysis.exhibits.tables import TABLES
+from forgetscope.analysis.inputs.samples import Subset
 from forgetscope.analysis.results import Analysis, analyse
+from forgetscope.analysis.statistics.estimates import fisher_z, in_rho, mean_estimate
+from forgetscope.analysis.statistics.pooling import per_experiment
 from forgetscope.benchmark.plans import benchmark_plan
 from forgetscope.benchmark.records import record_plan
 from forgetscope.benchmark.simulation import simulate
@@ -31,6 +34,7 @@ from forgetscope.data.images import DataSet, ImageSet
 from forgetscope.report.exhibited import Shown
 from forgetscope.report.pages.benchmark import render_benchmark
 from forgetscope.report.pages.explorer import DataSource, explore
+from forgetscope.report.pages.packing import number
 from forgetscope.report.pages.provenance import provenance_of
 from forgetscope.report.typeset.latex import latex_table
 from forgetscope.report.words.definitions import definitions
@@ -54,13 +58,15 @@ SHAPE: dict[str, Any] = {
 
 
 def test_the_headline_holds_the_estimates_with_their_intervals(analysis: Analysis, page_text: str) -> None:
-    where = {"benchmark": "glyphs", "policy": "uniform", "subset": "2"}
-    spread = analysis.estimate("FG-R_FG-HSG_overall", **where, quantity="FG-R")
+    sample = next(one for one in analysis.collection.samples if one.policy == "uniform")
+    second, roots = sample.mask(Subset(2)), sample.roots(sample.mask(Subset(2)))
+    assert len(set(roots)) < len(roots)  # retentions share sequences of classes, which are what is independent
+    spread = mean_estimate(per_experiment(sample.values["FG-R", "value"][second], roots))
     assert f"lost {spread.value:.2f} ({spread.low:.2f}, {spread.high:.2f}) more of its accuracy" in page_text
     noise = analysis.more["noise"].query("benchmark == 'glyphs' and policy == 'uniform' and subset == '2'").iloc[0]
     told = f"{noise['reliability']:.2f} ({noise['reliability_lo']:.2f}, {noise['reliability_hi']:.2f})"
     assert f"Reliability, the share of the variance over classes that is not noise: {told}." in page_text
-    best = analysis.estimate("spearman_individual_coefficients", **where, quantity="SIC", statistic="rho")
+    best = in_rho(mean_estimate(per_experiment(fisher_z(sample.values["SIC", "rho"], sample.ranked)[second], roots)))
     assert f"SIC {best.value:.2f} ({best.low:.2f}, {best.high:.2f})" in page_text
 
 
@@ -338,6 +344,98 @@ def test_the_address_keeps_what_was_chosen_and_the_open_tab(page: Page) -> None:
 
 
 @pytest.mark.browser
+def test_back_undoes_one_choice_after_the_other(page: Page) -> None:
+    """A section, a class, a coefficient; what is typed in one go is one choice."""
+    page.locator("#tab-explorer").click()
+    page.wait_for_selector("#scatter .point")
+    page.locator("#classes button").nth(0).click()
+    first = page.locator("#class h3").inner_text()
+    page.locator("#classes button").nth(1).click()
+    second = page.locator("#class h3").inner_text()
+    page.locator("#explorer-controls select").last.select_option("nic")
+    page.wait_for_function("readState().measure === 'nic'")
+    page.locator("#tab-tables").click()
+    page.locator("#filter").press_sequentially("noise")
+    hidden = "[...document.querySelectorAll('[data-table]')].some((one) => one.hidden)"
+    assert page.evaluate(hidden)
+    page.go_back()
+    page.wait_for_function(f"!{hidden} && location.hash.startsWith('#tables')")
+    page.go_back()
+    page.wait_for_selector("#explorer:visible")
+    assert (page.locator("#class h3").inner_text(), page.evaluate("readState().measure")) == (second, "nic")
+    page.go_back()
+    page.wait_for_function("document.querySelector('#explorer-controls label:last-child select').value === 'sic'")
+    assert page.locator("#class h3").inner_text() == second
+    page.go_back()
+    page.wait_for_function("(name) => document.querySelector('#class h3').textContent === name", arg=first)
+    page.go_back()
+    page.wait_for_function("!document.querySelector('#class h3')")
+    page.go_back()
+    page.wait_for_selector("#headline:visible")
+    assert "#" not in page.url
+    page.go_forward()
+    page.wait_for_selector("#explorer:visible")
+
+
+def test_experiments_have_names_that_tell_them_apart(page_text: str) -> None:
+    explorer = embedded(page_text, "explorer")
+    cells, classes = [cell for group in explorer["groups"] for cell in group["cells"]], set()
+    for data in explorer["data"]:
+        classes |= set(data["names"].values())
+    for cell in cells:
+        told = [name.partition("new: ")[2] for _, name in cell["experiments"]]
+        assert len(set(told)) == len(told) > 1
+        for one in told:
+            named = one.removesuffix(", …").split(", ")
+            assert len(named) >= 2
+            assert set(named) <= classes
+
+
+@pytest.mark.browser
+def test_early_warning_calls_experiments_as_the_explorer_does(page_text: str, page: Page) -> None:
+    cells = [cell for group in embedded(page_text, "explorer")["groups"] for cell in group["cells"]]
+    names = dict(tuple(one) for cell in cells for one in cell["experiments"])
+    visit(page, "warning")
+    offered = page.locator("#warning-controls select").last.locator("option").all_text_contents()
+    assert len(offered) > 1
+    for text in offered:
+        *_, id = text.split(" · ")
+        assert text.endswith(f"new, {names[id]} · {id}")
+
+
+@pytest.mark.browser
+def test_the_confusion_matrix_says_what_its_colours_mean(page: Page) -> None:
+    visit(page, "explorer")
+    page.wait_for_selector("#confusion .hm")
+    scale = page.locator("#confusion .colorbar")
+    assert [text.replace("\u202f", " ") for text in scale.locator(".cbaxis text").all_text_contents()] == [
+        "0 %",
+        "5 %",
+        "25 %",
+        "50 %",
+        "100 %",
+    ]
+    at = page.evaluate("document.querySelector('#confusion .chart').layout.width")
+    box = scale.bounding_box()
+    assert box is not None
+    chart = page.locator("#confusion .chart").bounding_box()
+    assert chart is not None
+    assert box["x"] + box["width"] <= chart["x"] + at
+
+
+@pytest.mark.browser
+def test_a_page_rounds_as_the_terminal_does(page: Page) -> None:
+    """Neither a second time what was rounded to be packed, nor what lies half-way to another side."""
+    halves = [0.125, 0.375, -0.125, 0.625, 2.5, 0.005, 0.115, 1.005, 0.0625, -0.004, 0.1249999, 0.12500001, 0.845, -0.5]
+    values = [number(value) for value in halves]
+    for digits in (0, 1, 2, 3):
+        told = page.evaluate(f"(values) => values.map((one) => decimal(one, {digits}))", values)
+        assert told == [PLAIN.number(value, digits) for value in halves]
+    told = page.evaluate("(values) => values.map(percent)", values)
+    assert told == [f"{PLAIN.number(100 * value, 0)}\u202f%" for value in halves]
+
+
+@pytest.mark.browser
 def test_words_are_explained_on_focus_pointing_and_tapping_until_escape(page_file: Path, browser: Browser) -> None:
     page = browser.new_page(has_touch=True, viewport={"width": 390, "height": 844})
     page.goto(page_file.as_uri())
@@ -422,6 +520,9 @@ def test_range_and_half_gap_have_their_noise_beside_them_in_tables(analysis: Ana
         (floor,) = noise.loc[(noise["rehearsal_pct"] == cells[kept]) & (noise["class_pct"] == cells[new]), "FG-R_floor"]
         assert cells[place] == PLAIN.number(floor)
         assert rows.nth(i).locator(".interval q").count() == 1
+    every = rows.locator(f"td:nth-child({place})").all_inner_texts()
+    assert any(text == "pooled" for text in rows.locator(f"td:nth-child({kept})").all_inner_texts())
+    assert all(re.fullmatch(r"0\.\d\d", text) for text in every)  # of what pools retentions or increments too
 
 
 def test_what_pools_partitions_says_so(page_text: str, tmp_path: Path) -> None:

@@ -16,6 +16,12 @@ from forgetscope.report.words.headlines import headlines
 from forgetscope.report.words.notation import PLAIN
 
 
+def as_if_trained(analysis: Analysis) -> Analysis:
+    """The same numbers, as those of networks."""
+    samples = [replace(sample, simulated=None) for sample in analysis.collection.samples]
+    return replace(analysis, collection=replace(analysis.collection, samples=samples))
+
+
 def test_weights_are_told_with_their_t_intervals(analysed: Analysis) -> None:
     frame = analysed.tables["coefficients"]
     weights = records(matching(frame, benchmark="C100", subset="2", quantity="NIC"))
@@ -54,19 +60,22 @@ def test_a_card_names_the_best_predictor_only_where_intervals_bear_it_out(
         "too few": None,
     }
     for verdict, label in expected.items():
-        made = Ranking((first, second), rho, Estimate(0.2, 0.1, 0.3, 9), verdict)  # type: ignore[arg-type]
+        made = Ranking((first, second), rho, Estimate(0.2, 0.1, 0.3, 9), verdict, False)  # type: ignore[arg-type]
         monkeypatch.setattr(module, "ranking", lambda sample, number, made=made: made)
-        cards = [card.label for card in headlines(analysed)[0].cards]
+        cards = [card.label for card in headlines(as_if_trained(analysed))[0].cards]
         assert (label in cards) if label else not any("redict" in one for one in cards)
+        simulated = [card.label for card in headlines(analysed)[0].cards]
+        assert not any("redict" in one for one in simulated)  # nothing was found there
 
 
 def test_nothing_knows_early_what_it_does_not_know_in_the_end(analysed: Analysis, monkeypatch: pytest.MonkeyPatch) -> None:
     from forgetscope.report.words import headlines as module
 
+    analysed = as_if_trained(analysed)
     cards = [card.label for card in headlines(analysed)[0].cards]
     assert any(label.endswith("knows from") for label in cards)
     rho = {name: Estimate(0.1, -0.2, 0.3, 9) for name in ("SIC", "CIC", "NIC")}
-    monkeypatch.setattr(module, "ranking", lambda sample, number: Ranking(tuple(rho), rho, None, "none"))
+    monkeypatch.setattr(module, "ranking", lambda sample, number: Ranking(tuple(rho), rho, None, "none", False))
     first = headlines(analysed)[0]
     assert not any(card.label.endswith("knows from") for card in first.cards)
     assert not any("final strength" in sentence for sentence in first.sentences)
@@ -101,6 +110,7 @@ def test_accuracy_when_learned_and_now_stands_with_every_headline(analysed: Anal
 
 def test_a_measure_is_said_to_know_early_only_where_its_curve_has_settled_before_the_end(analysed: Analysis) -> None:
     """With five probes, the last but one being near the last is no reason to say that it knows from then on."""
+    analysed = as_if_trained(analysed)
     kept = analysed.more["earliness"]
     for probes, said in ((4, "None of them has settled before the end"), (3, "on, within 0.02")):
         changed = replace(analysed, more={**analysed.more, "earliness": kept.assign(probes=probes)})

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from forgetscope.analysis.inputs.cache import Cache
 from forgetscope.analysis.questions.example import Example, PastClass
 from forgetscope.analysis.questions.learned_classes import LearnedClasses, Ranking, learned_classes, ranked, ranking
+from forgetscope.analysis.questions.noise import noise
 from forgetscope.analysis.results import Analysis
 from forgetscope.analysis.rows import matching, records
 from forgetscope.analysis.statistics.estimates import Estimate
@@ -18,9 +20,11 @@ from forgetscope.report.words.headlines import headlines
 from forgetscope.report.words.opening import opening, predicted
 
 COUNTS = np.full(8, 20)
+APART = list("abcdefgh")  # eight sequences of classes
+POOLED = {"subset": "2", "rehearsal_pct": "", "class_pct": ""}
 KNOWN = Estimate(0.5, 0.4, 0.6, 8)
 LEARNED = LearnedClasses(
-    **{"past": 80, "barely": 0, "barely_ids": frozenset()},
+    **{"shared": False, "past": 80, "barely": 0, "barely_ids": frozenset()},
     **{"accuracy": Estimate(0.72, 0.7, 0.74, 8), "now": Estimate(0.41, 0.4, 0.42, 8)},
     **{"range": KNOWN, "range_floor": 0.29, "half_gap": KNOWN, "half_gap_floor": 0.1},
     **{"variance": Estimate(0.02, 0.01, 0.03, 8), "spread": KNOWN, "reliability": KNOWN, "ceiling": KNOWN},
@@ -37,7 +41,7 @@ PICTURE = Example("a" * 64, 0, "8", "10", 10, 0.52, 0.29, (past("otter", 0.61), 
 def around(means: dict[str, float], wobble: float) -> Ranking:
     """Of eight steps whose correlations stray by so much, each in its own way."""
     strays = {name: wobble * np.random.default_rng(i).standard_normal(8) for i, name in enumerate(means)}
-    found = ranked({name: np.tanh(mean + strays[name]) for name, mean in means.items()}, COUNTS)
+    found = ranked({name: np.tanh(mean + strays[name]) for name, mean in means.items()}, COUNTS, APART)
     assert found is not None
     return found
 
@@ -54,7 +58,7 @@ def test_what_is_not_clearly_ahead_is_not_called_the_best() -> None:
     found = around({"SIC": 0.5, "CIC": -0.2, "NIC": 0.49}, 0.2)
     assert found.verdict == "alike"
     assert "SIC and NIC predict it alike" in predicted(found).replace("NIC and SIC", "SIC and NIC")
-    unclear = ranked({"SIC": np.full(8, 0.3) + 0.01 * np.arange(8), "CIC": np.tile([0.8, -0.5], 4)}, COUNTS)
+    unclear = ranked({"SIC": np.full(8, 0.3) + 0.01 * np.arange(8), "CIC": np.tile([0.8, -0.5], 4)}, COUNTS, APART)
     assert unclear is not None
     assert unclear.verdict == "unclear"
     assert "though not clearly better than" in predicted(unclear)
@@ -68,7 +72,7 @@ def test_none_is_named_where_intervals_include_0() -> None:
 
 
 def test_one_step_predicts_nothing() -> None:
-    found = ranked({name: np.array([rho]) for name, rho in (("SIC", 0.9), ("CIC", 0.1), ("NIC", 0.2))}, np.array([10]))
+    found = ranked({name: np.array([rho]) for name, rho in (("SIC", 0.9), ("CIC", 0.1), ("NIC", 0.2))}, np.array([10]), ["a"])
     assert found is not None
     assert found.verdict == "too few"
     assert predicted(found).startswith("What predicts it cannot be said from one step")
@@ -78,7 +82,7 @@ def test_one_step_predicts_nothing() -> None:
 def test_the_difference_is_paired_over_the_steps_in_which_both_are_known() -> None:
     first, second = np.random.default_rng(0).uniform(-0.5, 0.9, (2, 8))
     first[2], second[5] = math.nan, math.nan
-    found = ranked({"SIC": first, "CIC": second}, COUNTS)
+    found = ranked({"SIC": first, "CIC": second}, COUNTS, APART)
     assert found is not None
     assert found.difference is not None
     high, low = (first, second) if found.order[0] == "SIC" else (second, first)
@@ -86,6 +90,46 @@ def test_the_difference_is_paired_over_the_steps_in_which_both_are_known() -> No
     expected = stats.ttest_rel(np.arctanh(high[both]), np.arctanh(low[both])).confidence_interval(0.95)
     assert (found.difference.low, found.difference.high) == pytest.approx((expected.low, expected.high))
     assert found.difference.n == 6
+
+
+def test_steps_of_one_sequence_of_classes_count_as_one_in_intervals() -> None:
+    """Three retentions of each of five sequences are no fifteen independent steps: Student's t over the means of sequences."""
+    rng = np.random.default_rng(1)
+    roots = [letter for letter in "abcde" for _ in range(3)]
+    in_z = {
+        name: np.repeat(rng.normal(mean, 0.3, 5), 3) + rng.normal(0, 0.05, 15) for name, mean in (("SIC", 0.7), ("CIC", 0.2))
+    }
+    found = ranked({name: np.tanh(z) for name, z in in_z.items()}, np.full(15, 20), roots)
+    assert found is not None
+    for name, z in in_z.items():
+        means = z.reshape(5, 3).mean(axis=1)
+        low, high = stats.t.interval(0.95, 4, means.mean(), stats.sem(means))
+        assert (found.rho[name].low, found.rho[name].high) == pytest.approx((math.tanh(low), math.tanh(high)))
+        assert found.rho[name].n == 5
+    gaps = (in_z["SIC"] - in_z["CIC"]).reshape(5, 3).mean(axis=1)
+    assert found.difference is not None
+    assert found.difference.low == pytest.approx(stats.ttest_1samp(gaps, 0).confidence_interval(0.95).low)
+    assert "n = 5 sequences of classes" in predicted(found)
+
+
+def test_means_of_a_paired_design_rest_on_its_sequences_of_classes(analysed: Analysis) -> None:
+    sample = next(one for one in analysed.collection.samples if one.benchmark == "C100")
+    chosen = np.flatnonzero(sample.number == 2)
+    roots = list(sample.root)
+    for place, i in enumerate(chosen.tolist()):
+        roots[i] = f"sequence {place // 3}"
+    together = replace(sample, root=roots)
+    found, apart = learned_classes(together, 2), learned_classes(sample, 2)
+    means = sample.values["FG-R", "value"][chosen].reshape(-1, 3).mean(axis=1)
+    low, high = stats.t.interval(0.95, len(means) - 1, means.mean(), stats.sem(means))
+    assert (found.range.low, found.range.high) == pytest.approx((low, high))
+    assert found.range.value == pytest.approx(apart.range.value)
+    assert (found.range.n, found.shared, apart.range.n, apart.shared) == (len(means), True, len(chosen), False)
+    assert found.reliability.n == found.ceiling.n == len(means)
+    (noise_together,) = records(matching(noise(replace(analysed.collection, samples=[together]), Cache(None)), **POOLED))
+    assert [noise_together[f"variance{end}"] for end in ("", "_lo", "_hi")] == pytest.approx(
+        [found.variance.value, found.variance.low, found.variance.high]
+    )
 
 
 def test_the_lead_says_what_was_known_and_is_known_and_how_unevenly() -> None:

@@ -93,7 +93,7 @@ class Sample:
     simulated: dict[str, Any] | None
     steps: list[MeasuredStep]
     cells: list[GridCell]  # [S]
-    root: list[str]  # [S]: the first step; the same for all that share a sequence and a seed
+    root: list[str]  # [S]: the first step; the same for all that share a sequence and a seed, which is what is independent
     diverged: list[GridCell] = field(default_factory=list)  # of steps besides these
     built_on: list[StepFacts | None] = field(default_factory=list)  # before these, one of each kind; None: it is not here
     recorded_again: Counter[int] = field(default_factory=Counter)  # by number: further recordings of the training of a step
@@ -168,6 +168,10 @@ class Sample:
         """The partitions that have steps, and [S]: which of them each step belongs to."""
         partitions = list(dict.fromkeys(self.cells))
         return partitions, np.array([partitions.index(cell) for cell in self.cells], np.int64)
+
+    def roots(self, mask: Mask) -> list[str]:
+        """The experiments of the steps of a mask."""
+        return [self.root[i] for i in np.flatnonzero(mask)]
 
     def probes(self, step: int) -> int:
         """Of the measured steps with this number: how many there are along training."""

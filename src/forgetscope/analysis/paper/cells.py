@@ -25,6 +25,7 @@ KEYS = ("benchmark", "subset", "rehearsal_pct", "class_pct", "quantity", "statis
 NUMBERS = ("mean", "mean_lo", "mean_hi", "sd", "sd_lo", "sd_hi", "F", "p", "eta2p")
 ADDED = ("p_holm", "p_fdr", "n", "coding", "given", "reason", "policy", "simulated", *Omitted.__dataclass_fields__)
 COLUMNS = ("table", *KEYS, *NUMBERS, *ADDED)
+BY_NOISE = "by_noise"  # of FG-R and FG-HG, in tables that have them: what the noise of test images alone would show
 COUNTS = ("n", *Omitted.__dataclass_fields__)
 FACTORS = ("rehearsal", "classes", "interaction")  # of retention and increment, as the paper's data call them
 TEXTS = ("table", *KEYS, "coding", "given", "reason", "policy")
@@ -96,6 +97,8 @@ class Tabulation:
         values = sample.values[name][mask]
         mean, known = mean_of(column.statistic, values, sample.ranked[mask]), values[~np.isnan(values)]
         row = _row(sample, part, column, len(known), mean=mean.value, sd=spread_of(known)) | {"given": GIVEN.get(name, "")}
+        if (floor := sample.values.get((column.quantity, "floor"))) is not None:
+            row |= {BY_NOISE: mean_of("value", floor[mask], sample.ranked[mask]).value}
         if table.intervals:
             row |= {"mean_lo": mean.low, "mean_hi": mean.high}
             self.pending.append((row, known))
@@ -131,6 +134,10 @@ def tidy(label: str, rows: Iterable[Row]) -> pd.DataFrame:
     kinds: dict[str, tuple[object, str]] = dict.fromkeys(COLUMNS, (math.nan, "float64"))  # what is missing, and the type
     kinds |= dict.fromkeys(TEXTS, ("", "str")) | dict.fromkeys(COUNTS, (0, "int64")) | {"simulated": (False, "bool")}
     listed = [{"table": label, **row} for row in rows]
+    if any(BY_NOISE in row for row in listed):
+        names = list(kinds)
+        names.insert(names.index("F"), BY_NOISE)
+        kinds = {name: kinds.get(name, (math.nan, "float64")) for name in names}
     return pd.DataFrame(
         {name: pd.Series([row.get(name, missing) for row in listed], dtype=kind) for name, (missing, kind) in kinds.items()}
     )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from forgetscope.analysis.exhibits.exhibit import MODEL
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Mask, Name, Sample, Subset
 from forgetscope.analysis.rows import Row
+from forgetscope.analysis.statistics import pooling
 from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, mean_estimate
 from forgetscope.analysis.statistics.t_tests import Difference, paired, welch
 
@@ -70,7 +71,8 @@ def between_levels(sample: Sample, subset: Subset, factor: str, levels: tuple[st
     """The first level of `retention` or `increment` minus the second. Values [S] of one experiment count once in a level, and
     experiments that have both, as in a paired design, are compared with themselves."""
     own = np.array([getattr(cell, factor) for cell in sample.cells])
-    parts = [_means_by_root(sample, sample.mask(subset) & (own == level), values) for level in levels]
+    masks = [sample.mask(subset) & (own == level) for level in levels]
+    parts = [pooling.by_experiment(values[mask], sample.roots(mask)) for mask in masks]
     both = [root for root in parts[0] if root in parts[1]]
     if both:
         return paired([parts[0][root] for root in both], [parts[1][root] for root in both])
@@ -78,16 +80,8 @@ def between_levels(sample: Sample, subset: Subset, factor: str, levels: tuple[st
 
 
 def per_experiment(sample: Sample, mask: Mask, values: Values) -> Values:
-    """Of values [S]: those of the mask; where steps share experiments, as in a paired design, one mean per experiment, because
-    they are not independent."""
-    return np.array(list(_means_by_root(sample, mask, values).values())) if sample.paired else values[mask]
-
-
-def _means_by_root(sample: Sample, mask: Mask, values: Values) -> dict[str, float]:
-    groups: dict[str, list[float]] = {}
-    for i in np.flatnonzero(mask & np.isfinite(values)):
-        groups.setdefault(sample.root[i], []).append(float(values[i]))
-    return {root: float(np.mean(found)) for root, found in groups.items()}
+    """Of values [S]: those of the mask, one mean per experiment."""
+    return pooling.per_experiment(values[mask], sample.roots(mask))
 
 
 def neighbours(sample: Sample) -> Iterator[tuple[Subset, Subset]]:

@@ -11,7 +11,8 @@ from forgetscope.analysis.exhibits.exhibit import THREE
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Subset
 from forgetscope.analysis.rows import Row
-from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.estimates import Estimate, fisher_z, in_rho, mean_estimate
+from forgetscope.analysis.statistics.pooling import per_experiment
 from forgetscope.analysis.statistics.prediction import absolute_error, coverage_estimate, covered
 from forgetscope.analysis.statistics.rank_correlation import shared_spearman, spearman
 
@@ -30,7 +31,7 @@ def forecasts(collection: Collected) -> pd.DataFrame:
     correlations with forgetting, of forecasts and of the coefficients, over the classes of which all of them are known, and how
     many these are in a step; mean absolute error; the share of classes within their
     interval, once the noise of test images is added; and mean rank correlations of estimated coefficients with the exact ones.
-    Simulated steps have none."""
+    Means over experiments, each over its steps. Simulated steps have none."""
     rows = []
     for sample in collection.samples:
         for number in sample.numbers:
@@ -40,19 +41,20 @@ def forecasts(collection: Collected) -> pd.DataFrame:
 
 
 def _row(sample: Sample, part: Subset | GridCell) -> Row | None:
-    chosen = [sample.steps[i] for i in np.flatnonzero(sample.mask(part)) if np.isfinite(sample.steps[i].forecast[0]).any()]
-    if not chosen:
+    mask = sample.mask(part) & np.array([np.isfinite(step.forecast[0]).any() for step in sample.steps], bool)
+    if not mask.any():
         return None
+    chosen, roots = [sample.steps[i] for i in np.flatnonzero(mask)], sample.roots(mask)
     shared = [shared_spearman(step.forgetting, step.forecast[0], *step.measures[: len(THREE)]) for step in chosen]
     classes = [count for _, count in shared]
     ranked = zip(("forecast", *THREE), zip(*(found for found, _ in shared), strict=True), strict=True)
     found = {
-        **{name: correlation_estimate(values, classes) for name, values in ranked},
-        "error": mean_estimate([absolute_error(step.forecast[0], step.forgetting) for step in chosen]),
-        "covered": coverage_estimate([_covered(step) for step in chosen]),
+        **{name: _mean_rho(values, classes, roots) for name, values in ranked},
+        "error": mean_estimate(per_experiment([absolute_error(one.forecast[0], one.forgetting) for one in chosen], roots)),
+        "covered": coverage_estimate(per_experiment([_covered(step) for step in chosen], roots)),
     }
     for i, name in enumerate(THREE):
-        found[f"{name}_estimate"] = _correlated([(step.forecast[3 + i], step.measures[i]) for step in chosen])
+        found[f"{name}_estimate"] = _correlated([(step.forecast[3 + i], step.measures[i]) for step in chosen], roots)
     ends = {
         f"{name}{end}": value
         for name in ESTIMATED
@@ -66,10 +68,14 @@ def _row(sample: Sample, part: Subset | GridCell) -> Row | None:
     }
 
 
-def _correlated(pairs: Sequence[tuple[Values, Values]]) -> Estimate:
+def _mean_rho(correlations: Sequence[float], classes: Sequence[int], roots: Sequence[str]) -> Estimate:
+    return in_rho(mean_estimate(per_experiment(fisher_z(correlations, classes), roots)))
+
+
+def _correlated(pairs: Sequence[tuple[Values, Values]], roots: Sequence[str]) -> Estimate:
     """The mean rank correlation of two quantities over steps."""
     classes = [int((np.isfinite(one) & np.isfinite(other)).sum()) for one, other in pairs]
-    return correlation_estimate([float(spearman(one, other)) for one, other in pairs], classes)
+    return _mean_rho([float(spearman(one, other)) for one, other in pairs], classes, roots)
 
 
 def _covered(step: MeasuredStep) -> float:

@@ -6,13 +6,15 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from forgetscope.analysis.inputs.cache import Cache, content_of
 from forgetscope.analysis.inputs.measured_steps import MeasuredStep
 from forgetscope.analysis.inputs.samples import Collected, GridCell, Sample, Subset
 from forgetscope.analysis.rows import Row
-from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, mean_estimate
+from forgetscope.analysis.statistics.estimates import Estimate, correlation_estimate, fisher_z, in_rho, mean_estimate
 from forgetscope.analysis.statistics.noise import ceiling_estimate, reliability_estimate, spread_estimate
+from forgetscope.analysis.statistics.pooling import per_experiment
 from forgetscope.analysis.statistics.rank_correlation import spearman
 
 ESTIMATED = ("variance", "spread", "reliability", "ceiling")
@@ -23,12 +25,13 @@ COLUMNS = (
     *("images", "n", "paired_n", "basis", "simulated"),
 )
 PAIRS, COUNTS = "the same test images before and after", "counts of test images, before and after taken as independent"
+Values = NDArray[np.float64]
 Runs = dict[tuple[str, GridCell, str | None, tuple[int, ...]], dict[str, MeasuredStep]]
 
 
 def noise(collection: Collected, cache: Cache) -> pd.DataFrame:
     """Per benchmark, policy and step number, over all partitions and in each: what it would look like without any unevenness,
-    and how much of it is there. Means over steps; of correlations in Fisher's z."""
+    and how much of it is there. Means over experiments, each over its steps; of correlations in Fisher's z."""
     runs = _runs(collection)
     rows = []
     for sample in collection.samples:
@@ -42,9 +45,14 @@ def _row(sample: Sample, part: Subset | GridCell, runs: Runs, cache: Cache) -> R
     mask = sample.mask(part)
     chosen = [sample.steps[i] for i in np.flatnonzero(mask)]
     known = [step for step in chosen if np.isfinite(step.noise).all()]
+    roots = sample.roots(mask)
+
+    def per_root(values: ArrayLike) -> Values:
+        return per_experiment(values, roots)
+
     severity = [(quantity, of) for quantity in ("FG-R", "FG-HG") for of in ("value", "floor")]
-    values = {name: mean_estimate(sample.values[name][mask]) for name in severity}
-    without, observed = (sample.values["FG", name][mask] for name in ("variance", "observed"))
+    values = {name: mean_estimate(per_root(sample.values[name][mask])) for name in severity}
+    without, observed = (per_root(sample.values["FG", name][mask]) for name in ("variance", "observed"))
     variance = mean_estimate(without)
     noises = [step.variances for step in known]
     content = content_of(*astuple(variance), *noises)
@@ -67,7 +75,7 @@ def _row(sample: Sample, part: Subset | GridCell, runs: Runs, cache: Cache) -> R
             for name, one in found.items()
             for end, value in zip(("", "_lo", "_hi"), astuple(one)[:3], strict=True)
         },
-        "SIC_rho": correlation_estimate(sample.values["SIC", "rho"][mask], sample.ranked[mask].tolist()).value,
+        "SIC_rho": in_rho(mean_estimate(per_root(fisher_z(sample.values["SIC", "rho"], sample.ranked)[mask]))).value,
         "parents": again.n,
         "images": float(images.mean()) if len(images) else np.nan,
         "n": variance.n,

@@ -15,6 +15,7 @@ from forgetscope.analysis.experiments import (
 )
 from forgetscope.analysis.inputs.class_pairs import ClassPair, class_pairs
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
+from forgetscope.analysis.statistics.pooling import per_experiment
 from forgetscope.benchmark.plans import Chain
 from forgetscope.store import POLICY, PROBING, Store, StoredStep, counting, has_calibrations, stored_calibration
 
@@ -64,7 +65,7 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
     if len(names) < 2:
         return []
     counts = counting(recordings(found), apart=False)  # what is compared does not depend on probes
-    siblings: dict[tuple[int, tuple[object, ...]], dict[str, Side]] = {}
+    siblings: dict[tuple[int, tuple[object, ...]], dict[str, Side]] = {}  # under the first step that they share
     diverged: dict[str, tuple[int, str]] = {}
     for experiment in found:
         policies = {step.setting.policy for step in experiment.chain[1:]}
@@ -78,11 +79,11 @@ def compare_policies(found: Iterable[Experiment], baseline: str = BASELINE) -> l
             rest += (step.info["spec"]["seed"], tuple(step.info["spec"]["classes"]), step.setting.but_for(*POLICY, *PROBING))
             if counts[step.id] == step.id:
                 siblings.setdefault((summary.step, rest), {})[policy] = (summary, step)
-    pairs: dict[tuple[int, str], list[tuple[Side, Side]]] = {}
-    for (number, _), by_policy in siblings.items():
+    pairs: dict[tuple[int, str], list[tuple[Side, Side, str]]] = {}
+    for (number, (root, *_)), by_policy in siblings.items():
         if baseline in by_policy and len(by_policy) > 1:
             for policy, side in by_policy.items():
-                pairs.setdefault((number, policy), []).append((side, by_policy[baseline]))
+                pairs.setdefault((number, policy), []).append((side, by_policy[baseline], str(root)))
     order = sorted(pairs, key=lambda key: (key[0], key[1] != baseline, key[1]))
     lost = Counter(diverged.values())
     return [_comparison(*key, baseline, pairs[key], lost[key]) for key in order]
@@ -108,17 +109,22 @@ def _calibrated_summaries(store: Store, steps: Sequence[StoredStep], calibration
     return [summarise(one, steps[:number]) for number, one in enumerate(made, start=1) if one.there]
 
 
-def _comparison(step: int, policy: str, baseline: str, sides: Sequence[tuple[Side, Side]], diverged: int) -> PolicyComparison:
-    pairs = [(mine, base) for (mine, _), (base, _) in sides]
+def _comparison(
+    step: int, policy: str, baseline: str, sides: Sequence[tuple[Side, Side, str]], diverged: int
+) -> PolicyComparison:
+    """sides: with the first step of each pair. Pairs that share it, with more or less kept, count as one in intervals."""
+    pairs, roots = [(mine, base) for (mine, _), (base, _), _ in sides], [root for *_, root in sides]
     values = {name: [(getattr(mine, name), getattr(base, name)) for mine, base in pairs] for name in QUANTITIES}
     return PolicyComparison(
         step=step,
         policy=policy,
         baseline=baseline,
         pairs=len(pairs),
-        means={name: mean_estimate([mine for mine, _ in both]) for name, both in values.items()}
-        | beyond_noise([mine for mine, _ in pairs]),
-        differences={name: mean_estimate([mine - base for mine, base in both]) for name, both in values.items()},
+        means={name: mean_estimate(per_experiment([mine for mine, _ in both], roots)) for name, both in values.items()}
+        | beyond_noise([mine for mine, _ in pairs], roots),
+        differences={
+            name: mean_estimate(per_experiment([mine - base for mine, base in both], roots)) for name, both in values.items()
+        },
         diverged=diverged,
-        steps=tuple((mine, base) for (_, mine), (_, base) in sides),
+        steps=tuple((mine, base) for (_, mine), (_, base), _ in sides),
     )

@@ -6,13 +6,15 @@ import pandas as pd
 from forgetscope.analysis.inputs.samples import Collected, Sample, Subset
 from forgetscope.analysis.rows import Row
 from forgetscope.analysis.statistics.estimates import mean_estimate
+from forgetscope.analysis.statistics.pooling import per_experiment
 from forgetscope.store import Store
 
 COLUMNS = ("benchmark", "policy", "subset", "class_id", "class_name", "mean", "mean_lo", "mean_hi", "n", "simulated")
 
 
 def class_forgetting(collection: Collected, store: Store) -> pd.DataFrame:
-    """Per benchmark, step number and class, most forgotten first; t intervals over steps. store: to look up names."""
+    """Per benchmark, step number and class, most forgotten first; means and t intervals over experiments, each over its steps.
+    store: to look up names."""
     rows = []
     for sample in collection.samples:
         names = _names(sample, store)
@@ -31,12 +33,12 @@ def _names(sample: Sample, store: Store) -> dict[int, str]:
 
 
 def _classes(sample: Sample, number: int, names: dict[int, str]) -> list[Row]:
-    values: dict[int, list[float]] = {}
+    values: dict[int, list[tuple[float, str]]] = {}
     for i in np.flatnonzero(sample.mask(Subset(number))):
         step = sample.steps[i]
         for id, forgetting in zip(step.class_ids.tolist(), step.forgetting.tolist(), strict=True):
-            values.setdefault(id, []).append(forgetting)
-    found = [(id, mean_estimate(forgetting)) for id, forgetting in values.items()]
+            values.setdefault(id, []).append((forgetting, sample.root[i]))
+    found = [(id, mean_estimate(per_experiment(*zip(*of, strict=True)))) for id, of in values.items()]
     found.sort(key=lambda pair: (-pair[1].value if pair[1].n else np.inf, pair[0]))
     numbers = ({"mean": mean.value, "mean_lo": mean.low, "mean_hi": mean.high, "n": mean.n} for _, mean in found)
     where = sample.where(Subset(number))

@@ -92,12 +92,6 @@ def fisher_z(correlations: ArrayLike, classes: ArrayLike) -> NDArray[np.float64]
     return z
 
 
-def correlation_difference(first: ArrayLike, second: ArrayLike, classes: ArrayLike) -> Estimate:
-    """How much better the first of two measures ranks the same classes of the same steps: the mean difference in Fisher's z
-    over steps in which both are known, with its paired t interval. It stays in z: differences of correlations are none."""
-    return mean_estimate(fisher_z(first, classes) - fisher_z(second, classes))
-
-
 def in_rho(in_z: Estimate) -> Estimate:
     """An estimate in Fisher's z as a correlation."""
     return Estimate(math.tanh(in_z.value), math.tanh(in_z.low), math.tanh(in_z.high), in_z.n)

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from forgetscope.analysis.inputs.cache import Cache, content_of
 from forgetscope.analysis.statistics.estimates import (
@@ -19,6 +19,21 @@ from forgetscope.analysis.statistics.estimates import (
 )
 
 Values = NDArray[np.float64]
+
+
+def per_experiment(values: ArrayLike, roots: Sequence[str]) -> Values:
+    """[E]: of the known values [S], one mean per sequence of classes and seed, by its first step. Steps that share it, as those
+    of a paired design do, are not independent: an interval rests on E values, not on S."""
+    return np.array(list(by_experiment(values, roots).values()), np.float64)
+
+
+def by_experiment(values: ArrayLike, roots: Sequence[str]) -> dict[str, float]:
+    """The same, by first step."""
+    groups: dict[str, list[float]] = {}
+    for value, root in zip(np.asarray(values, np.float64).tolist(), roots, strict=True):
+        if not math.isnan(value):
+            groups.setdefault(root, []).append(value)
+    return {root: float(np.mean(found)) for root, found in groups.items()}
 
 
 def mean_of(statistic: str, values: Values, ranked: NDArray[np.int64]) -> Estimate:

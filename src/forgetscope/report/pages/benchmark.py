@@ -9,7 +9,6 @@ digests it names.
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from forgetscope.analysis.exhibits.figures import FIGURES
@@ -29,10 +28,7 @@ from forgetscope.report.words import methods, reading
 from forgetscope.report.words.captions import notes, share_text
 from forgetscope.report.words.headlines import Headline, headlines
 
-Floors = dict[tuple[str, ...], float]
 TITLES = {"cifar100": "CIFAR-100", "tiny-imagenet": "Tiny-ImageNet"}  # of data sets, as figures say them
-UNEVEN = ("FG-R", "FG-HG")
-WHERE = ("benchmark", "policy", "subset", "rehearsal_pct", "class_pct")
 SCRIPTS = (
     *("core.js", "terms.js", "downloads.js", "tables.js", "charts.js"),
     *("panel.js", "explorer.js", "warning.js", "compared.js", "page.js"),
@@ -51,7 +47,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
     found = [shown for shown in exhibited(analysis) if shown.exhibit.kind != "data" and shown.exhibit.label not in hidden]
     compared = policy_table(provenance.policies, provenance.apart) if provenance.policies else None
     ranked = side_by_side(provenance.boards) if provenance.boards else None
-    said, floors = verdicts(provenance.boards), _floors(analysis)
+    said = verdicts(provenance.boards)
     in_pairs = [shown for shown in (compared, ranked) if shown is not None]
     return page(
         "benchmark.html.j2",
@@ -76,7 +72,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         scripts=[script],
         digests=[script_digest(script), script_digest(plotly)],
         packs={
-            "data-exhibits": packed({_id(one): _embedded(one, explorer, floors) for one in (*found, *in_pairs)}),
+            "data-exhibits": packed({_id(one): _embedded(one, explorer) for one in (*found, *in_pairs)}),
             "data-compared": packed(
                 {
                     "policies": compared_policies(provenance.policies, provenance.apart),
@@ -120,7 +116,7 @@ def _pooled(sample: Sample, step: int) -> str:
     return f"Pooled over {len(cells)} partitions: {kept} kept; increments {new}."
 
 
-def _embedded(shown: Shown, explorer: Explorer, floors: Floors) -> dict[str, Any]:
+def _embedded(shown: Shown, explorer: Explorer) -> dict[str, Any]:
     """What the page's scripts draw an exhibit from and offer for download."""
     exhibit, frame = shown.exhibit, shown.frame
     data: dict[str, Any]
@@ -128,24 +124,10 @@ def _embedded(shown: Shown, explorer: Explorer, floors: Floors) -> dict[str, Any
         data = {"frame": packed_frame(_named(frame, explorer) if "class_id" in frame else frame), "kind": exhibit.kind}
         return data if shown.beside is None else data | {"boxes": packed_frame(shown.beside)}
     frame = frame.drop(columns="table", errors="ignore")
-    if "statistic" in frame and frame["quantity"].isin(UNEVEN).any():
-        places = zip(*(frame[name].tolist() for name in (*WHERE, "quantity")), strict=True)
-        frame = frame.assign(by_noise=[floors.get(place, np.nan) for place in places])
     data = {"frame": packed_frame(frame), "latex": latex_table(shown), "layout": exhibit.layout}
     if shown.beside is not None:
         data |= {"paper": packed_frame(shown.beside), "latex": f"{data['latex']}\n{latex_beside(shown)}"}
     return data
-
-
-def _floors(analysis: Analysis) -> Floors:
-    """What noise alone would show of FG-R and FG-HG, wherever it is known: by the keys of a table's row."""
-    noise = analysis.more.get("noise")
-    if noise is None or noise.empty:
-        return {}
-    places = list(zip(*(noise[name].tolist() for name in WHERE), strict=True))
-    return {
-        (*place, name): floor for name in UNEVEN for place, floor in zip(places, noise[f"{name}_floor"].tolist(), strict=True)
-    }
 
 
 def _named(frame: pd.DataFrame, explorer: Explorer) -> pd.DataFrame:

@@ -23,6 +23,7 @@ DataSource = Callable[[dict[str, Any]], DataSet | None]
 REHEARSED = 8  # images of a class, at most, in the order of selection,
 REHEARSED_ALONE = 40  # and where a page is of one experiment
 NAMED = 8  # characters of a step's id that tell it apart
+FEWEST_NAMED = 2  # new classes that an experiment is named by
 SEED = 10_000  # below it, a seed is one that somebody chose, and a name; others are derived from one
 SIDES = (32, 24, 16)  # pixels of an image, at most; the largest that leaves room for two images of each class
 TRIAL = 512  # images whose size in bytes stands for all
@@ -92,11 +93,12 @@ def explore(analysis: Analysis, find_data: DataSource, progress: Progress = unhe
                     stored = store.step(sample.steps[i].facts.id)
                     before = _before(store, stored) if i in drawn else None
                     runs.append(builder.run(stored, before, benchmark=sample.benchmark))
-                    named.append([stored.id[:NAMED], _name(stored, numbers_of.get(stored.id))])
+                    new = [builder.names[sample.benchmark, id] for id in stored.new_classes]
+                    named.append((stored, _name(stored, numbers_of.get(stored.id)), new))
                     done += 1
                     progress("steps shown", done, total)
                 where = {"step": step, "retention": cell.retention, "increment": cell.increment}
-                cells.append({**where, "experiments": named, "runs": builder.added(runs)})
+                cells.append({**where, "experiments": _told_apart(named), "runs": builder.added(runs)})
         groups.append({"benchmark": sample.benchmark, "policy": sample.policy, "cells": cells})
     return builder.finished(groups)
 
@@ -146,6 +148,19 @@ def _name(step: StoredStep, number: int | None) -> str:
         "" if method == "replay" else method,
     ]
     return " · ".join(filter(None, parts))
+
+
+def _told_apart(named: Sequence[tuple[StoredStep, str, list[str]]]) -> list[list[str]]:
+    """Of the experiments of a partition, each with its name and its new classes: the beginning of its id, and a name with as
+    many of the classes as tell it from the others, two at least."""
+    every = [new for *_, new in named]
+    most = max(map(len, every), default=0)
+    apart = (count for count in range(FEWEST_NAMED, most) if len({tuple(new[:count]) for new in every}) == len(every))
+    count = next(apart, FEWEST_NAMED)
+    return [
+        [stored.id[:NAMED], " · ".join(filter(None, (name, f"new: {', '.join(new[:count])}{', …' * (count < len(new))}")))]
+        for stored, name, new in named
+    ]
 
 
 def _before(store: Store, step: StoredStep) -> list[StoredStep]:

@@ -59,7 +59,10 @@ def numbers(values: Iterable[float], digits: int = DIGITS) -> list[float | None]
 def number(value: float, digits: int = DIGITS) -> float | None:
     if not math.isfinite(value):
         return None
-    rounded = float(f"{value:.{digits}g}")
+    text = f"{value:.{digits}g}"
+    rounded = float(text)
+    if rounded != value and text.partition("e")[0].endswith("5") and len(text.strip("-0.").replace(".", "")) < digits:
+        return float(value)  # half-way between what a page shows, which would round it a second time
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 

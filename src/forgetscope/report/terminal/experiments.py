@@ -21,7 +21,7 @@ from forgetscope.analysis.experiments import (
 )
 from forgetscope.analysis.questions.policies import FLOORS, MEANS, PolicyComparison
 from forgetscope.analysis.statistics.estimates import Estimate
-from forgetscope.characters import counted
+from forgetscope.characters import counted, shortened
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.columns import make_table, plain, titled
 from forgetscope.report.words import calibrated, own_loss
@@ -231,7 +231,7 @@ def _classes(experiment: Shown, step: int) -> RenderableType:
         measures = (PLAIN.number(row[measure], 3) for measure in MEASURES)
         losses = [PLAIN.number(row[name]) for name in ("forgetting", "calibrated_forgetting")[: 1 + len(beside)]]
         forecast = [_forecast(row)] if predicted else []
-        table.add_row(row["class_name"], *accuracies, *losses, *forecast, *measures)
+        table.add_row(shortened(row["class_name"]), *accuracies, *losses, *forecast, *measures)
     title = f"Past classes after step {step} of {experiment.label}, most forgotten first (accuracy when learned and now)"
     remarks = [] if one is None else [f"calibrated: forgetting with {one}, which acts on predictions alone"]
     remarks += [PREDICTED] if predicted else []
@@ -246,7 +246,7 @@ def _reasons(past: pd.DataFrame) -> list[str]:
         coefficients, *forecast = ("" if pd.isna(missing) else str(missing)).partition("no forecast: ")
         for reason in (coefficients.rstrip("; "), "".join(forecast)):
             if reason:
-                of.setdefault(reason, []).append(name)
+                of.setdefault(reason, []).append(shortened(name))
     every = f"all {len(past)} past classes" if len(past) > NAMED else ""
     found = []
     for reason, names in sorted(of.items()):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from forgetscope.analysis.observed import Observed, ObservedAnalysis
-from forgetscope.characters import counted
+from forgetscope.characters import counted, shortened
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.terminal.experiments import caution_view, experiment_view, overview_view
 from forgetscope.report.words.findings import unanalysed, unfinished
@@ -53,7 +53,9 @@ def _monitor(observed: Observed, *, remarks: bool = True) -> RenderableType:
         summary = summaries.get(step.number)
         accuracy = summary.accuracy if summary else float(rows["accuracy"].astype(float).mean())
         worst = observed.past_classes(step.number).dropna(subset="forgetting")[:NAMED]
-        named = (f"{name} {PLAIN.number(fg)}" for name, fg in zip(worst["class_name"], worst["forgetting"], strict=True))
+        named = (
+            f"{shortened(name)} {PLAIN.number(fg)}" for name, fg in zip(worst["class_name"], worst["forgetting"], strict=True)
+        )
         counts = (step.number, step.info["epochs"], summary.past_classes if summary else 0, len(step.new_classes))
         names = ("mean_forgetting", "forgetting_range", "range_floor")
         forgotten = (getattr(summary, name) if summary else float("nan") for name in names)

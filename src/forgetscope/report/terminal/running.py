@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 
-from forgetscope.characters import counted
+from forgetscope.characters import counted, shortened
 from forgetscope.report.terminal.columns import apart, make_table, plain, titled
 from forgetscope.report.underway import SHOWN, lack_of, line_of, silence_of
 from forgetscope.report.words.notation import PLAIN
@@ -48,7 +48,7 @@ def _step(one: UnderWay) -> RenderableType:
         numbers = (PLAIN.significant(value) for value in (risk.sic, risk.nic, row.loss_all, row.loss_rehearsed))
         ends = PLAIN.interval(row.forecast_low, row.forecast_high)
         expected = (PLAIN.number(row.forecast), ends) if foreseen else ()
-        table.add_row(str(risk.rank), risk.name, trend(risk.moved), *numbers, *expected, risk.why)
+        table.add_row(str(risk.rank), shortened(risk.name), trend(risk.moved), *numbers, *expected, risk.why)
     of = f"{len(one.at_risk)} of {counted(one.progress.past, 'past class')}, after {counted(one.probes, 'probe')}"
     return titled(line_of(one), table, of, *filter(None, (one.forecasts_by,)))
 

@@ -21,6 +21,7 @@ LOST = {
     "unmeasured": "classes not measured",
 }
 WEIGHTS = "With 95\u202f% intervals: Wald’s, with Student’s t of steps − 1."
+INDEPENDENT = "which take steps as independent, as the paper’s do"
 SIMULATED = "Simulated: nothing was trained."
 
 
@@ -36,7 +37,7 @@ def caption(shown: Shown) -> str:
     elif exhibit.layout == "weights":
         parts += [WEIGHTS] if len(frame) else []
     else:
-        parts.append("Mean ± standard deviation" + (" with 95\u202f% intervals." if exhibit.intervals else "."))
+        parts.append("Mean ± standard deviation" + (f" with 95\u202f% intervals, {INDEPENDENT}." if exhibit.intervals else "."))
         parts += notes(shown)
     parts += _noise_alone(shown)
     if len(frame) and frame["simulated"].any():
@@ -102,7 +103,7 @@ def course_caption(frame: pd.DataFrame) -> str:
         f"How well SIC, CIC and NIC rank the past classes of {benchmark_title(frame)} by forgetting if only the first probes "
         "of a step enter them, steps of all retentions taken together: means of Spearman's ρ and of partial ρₚ (dashed), given "
         "the other two. Dark bands: "
-        "95\u202f% intervals, light ones: "
+        f"95\u202f% intervals, {INDEPENDENT}; light ones: "
         f"standard deviations over steps ({counts}; {int(frame['probes'].max())} probes{ends}). "
         "Dotted, upright: a quarter of training."
     )

@@ -4,7 +4,7 @@ import math
 
 from forgetscope.analysis.experiments import MEASURES, Experiment, StepSummary
 from forgetscope.analysis.observed import Observed
-from forgetscope.characters import counted
+from forgetscope.characters import counted, shortened
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.opening import barely_sentence, change
 from forgetscope.report.words.units import size_text
@@ -128,7 +128,7 @@ def _forgotten(experiment: Shown, summary: StepSummary) -> str:
         manner = "but unevenly" if of["forgetting_range"] >= UNEVEN else "and fairly evenly"
         if of["forgetting_range"] <= of["range_floor"]:
             manner = "no more unevenly than the noise of their test images makes it look"
-        extremes = ", ".join(f"{row['class_name']} {change(float(row['forgetting']))}" for row in (most, least))
+        extremes = ", ".join(f"{shortened(row['class_name'])} {change(float(row['forgetting']))}" for row in (most, least))
         by_noise = "" if math.isnan(of["range_floor"]) else f", {PLAIN.number(of['range_floor'])} by noise alone"
         sentence += f", {manner}: {extremes} (FG-R {PLAIN.number(of['forgetting_range'])}{by_noise})"
     return f"{sentence}."

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from forgetscope.analysis.exhibits.exhibit import MODEL, THREE
-from forgetscope.analysis.inputs.samples import Sample
+from forgetscope.analysis.exhibits.exhibit import MODEL, RHO_P, THREE
+from forgetscope.analysis.inputs.samples import Sample, Subset
 from forgetscope.analysis.inputs.training_shares import BEFORE, EARLY
+from forgetscope.analysis.paper.comparisons import on_its_scale, per_experiment
 from forgetscope.analysis.questions.example import Example, example
 from forgetscope.analysis.questions.learned_classes import LearnedClasses, Ranking, learned_classes, ranking
 from forgetscope.analysis.rows import Row, estimate_of, matching, records
-from forgetscope.analysis.statistics.estimates import Estimate
-from forgetscope.characters import counted
+from forgetscope.analysis.statistics.estimates import Estimate, in_rho, mean_estimate
+from forgetscope.characters import counted, shortened
 from forgetscope.report.words.captions import share_text
 from forgetscope.report.words.notation import PLAIN
-from forgetscope.report.words.opening import opening
+from forgetscope.report.words.opening import opening, resting
 from forgetscope.store import Store
 
 if TYPE_CHECKING:
@@ -78,9 +79,9 @@ def _headline(analysis: Analysis, sample: Sample, step: int) -> Headline:
     if learned.conclusive:
         row = noise_row(analysis, where)
         parts += [*_uneven(learned), *_noise(learned, row)]
-        parts += _suffering(most, least) if learned.uneven else ()
-        parts += _predicting(ranked, learned)
-        parts += _in_tables() if learned.barely else _of_all_classes(analysis, where, sample.probes(step), ranked)
+        parts += _suffering(most, least, learned.shared) if learned.uneven else ()
+        parts += _predicting(ranked, learned, simulated=sample.simulated is not None)
+        parts += _in_tables() if learned.barely else _of_all_classes(analysis, sample, step, ranked)
     usual = any(other.policy == "uniform" for other in analysis.collection.samples)
     first = opening(learned, picture, ranked, simulated=sample.simulated is not None)
     return Headline(
@@ -120,7 +121,7 @@ def _accuracies(learned: LearnedClasses) -> Iterator[tuple[str, Card | None]]:
             Card(
                 "Accuracy when learned, now",
                 f"{PLAIN.percent(then.value)}, {PLAIN.percent(now.value)}",
-                f"of past classes, mean over steps; n = {then.n}",
+                f"of past classes, mean over steps; {resting(then.n, learned.shared)}",
             ),
         )
 
@@ -142,7 +143,7 @@ def _uneven(learned: LearnedClasses) -> Iterator[tuple[str, Card | None]]:
         Card(
             "Unevenness (FG-R)",
             PLAIN.number(learned.range.value),
-            f"{_interval(learned.range)}most minus least forgotten class{noise}; n = {learned.range.n}",
+            f"{_interval(learned.range)}most minus least forgotten class{noise}; {resting(learned.range.n, learned.shared)}",
         ),
     )
 
@@ -178,15 +179,17 @@ def noise_row(analysis: Analysis, where: dict[str, str]) -> Row | None:
     return rows[0] if rows and rows[0]["n"] else None
 
 
-def _suffering(most: list[Row], least: list[Row]) -> Iterator[tuple[str, Card | None]]:
+def _suffering(most: list[Row], least: list[Row], shared: bool) -> Iterator[tuple[str, Card | None]]:
     if not most:
         return
     first, last = most[0], least[-1]
-    over = "On average over steps" if first["n"] > 1 else "In one step"
-    sentence = f"{over}, {first['class_name']} suffered most: it lost {_met(first)} of its accuracy"
+    names = shortened(first["class_name"]), shortened(last["class_name"])
+    once = "In one sequence of classes" if shared else "In one step"
+    over = "On average over steps" if first["n"] > 1 else once
+    sentence = f"{over}, {names[0]} suffered most: it lost {_met(first)} of its accuracy"
     yield (
-        f"{sentence}, {last['class_name']} {_met(last)}, the least." if first is not last else f"{sentence}.",
-        Card("Suffers most", first["class_name"], f"forgetting {_met(first)}; n = {first['n']}"),
+        f"{sentence}, {names[1]} {_met(last)}, the least." if first is not last else f"{sentence}.",
+        Card("Suffers most", first["class_name"], f"forgetting {_met(first)}; {resting(first['n'], shared)}"),
     )
 
 
@@ -195,22 +198,25 @@ def _met(row: Row) -> str:
     return _told(row) if row["n"] > 2 else PLAIN.number(row["mean"])
 
 
-def _predicting(ranked: Ranking | None, learned: LearnedClasses) -> Iterator[tuple[str, Card | None]]:
-    """One step ranks its classes, and says nothing about which measure does."""
+def _predicting(ranked: Ranking | None, learned: LearnedClasses, *, simulated: bool) -> Iterator[tuple[str, Card | None]]:
+    """One step says nothing about which measure ranks classes; and where nothing was trained, no card names one."""
     if ranked is None:
         return
     told = ", ".join(f"{name} {PLAIN.estimate(ranked.rho[name])}" for name in ranked.order)
     best = ranked.rho[ranked.order[0]]
     if ranked.verdict == "too few":
+        one = "one sequence of classes" if ranked.shared else "one step"
         yield (
-            f"Rank correlations with forgetting, of one step: {told}. One step says nothing about which measure predicts it.",
+            f"Rank correlations with forgetting, of {one}: {told}. {one[0].upper()}{one[1:]} says nothing about which measure "
+            "predicts it.",
             None,
         )
         return
     known = learned.ceiling.value > 0  # no true spread: nothing to reach
     ceiling = f" A predictor that knew the true forgetting would reach {PLAIN.estimate(learned.ceiling)}." if known else ""
     most = f", of {PLAIN.number(learned.ceiling.value)} that noise leaves" if known else ""
-    label, note = _leading(ranked), f"{_interval(best)}rank correlation with forgetting{most}; n = {best.n}"
+    label, n = "" if simulated else _leading(ranked), resting(best.n, ranked.shared)
+    note = f"{_interval(best)}rank correlation with forgetting{most}; {n}"
     card = Card(label, PLAIN.number(best.value), note) if label else None
     yield f"How each ranks classes by forgetting: {told} (mean rank correlation).{ceiling}", card
 
@@ -229,15 +235,15 @@ def _leading(ranked: Ranking) -> str:
             return f"Predicts it, if not clearly best: {first}"
 
 
-def _of_all_classes(
-    analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranking | None
-) -> Iterator[tuple[str, Card | None]]:
+def _of_all_classes(analysis: Analysis, sample: Sample, step: int, ranked: Ranking | None) -> Iterator[tuple[str, Card | None]]:
     """What is estimated from every class of several steps."""
+    where = {"benchmark": sample.benchmark, "policy": sample.policy, "subset": str(step)}
     if ranked is not None and ranked.verdict != "too few":
-        yield from _joint(analysis, where, ranked.order)
+        yield _given_others(sample, step, ranked.order), None
+        yield from _joint(analysis, where)
     yield from _forecasts(analysis, where)
     if ranked is not None and ranked.verdict != "too few":
-        yield from _early(analysis, where, probes, ranked)
+        yield from _early(analysis, where, sample, step, ranked)
     yield from _controlled(analysis, where)
 
 
@@ -245,23 +251,25 @@ def _in_tables() -> Iterator[tuple[str, Card | None]]:
     yield "What is estimated from all classes, such as partial correlations and the joint model, is in the tables only.", None
 
 
-def _joint(analysis: Analysis, where: dict[str, str], order: tuple[str, ...]) -> Iterator[tuple[str, Card | None]]:
-    rows = _rows(analysis.tables.get("spearman_individual_coefficients"), where)
-    given = [rows[name, "rho_p"] for name in order if (name, "rho_p") in rows]
-    if given and not all(math.isnan(row["mean"]) for row in given):
-        told = ", ".join(f"{row['quantity']} {_told(row)}" for row in given)
-        yield f"Given the other two: {told}.", None
+def _given_others(sample: Sample, step: int, order: tuple[str, ...]) -> str:
+    """Partial correlations; the paper's table has the same means, with intervals that take every step as independent."""
+    mask = sample.mask(Subset(step))
+    given = {name: in_rho(mean_estimate(per_experiment(sample, mask, on_its_scale(sample, (name, RHO_P))))) for name in order}
+    told = ", ".join(f"{name} {PLAIN.estimate(one)}" for name, one in given.items() if one.n)
+    return f"Given the other two: {told}." if told else ""
+
+
+def _joint(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str, Card | None]]:
     joint = _rows(analysis.tables.get("SW-LOO_protocol_MAE"), where)
     model = joint.get((MODEL, "rho"))
     if model is not None and not math.isnan(model["mean"]):
-        single = {name: joint[name, "rho"]["mean"] for name in THREE if (name, "rho") in joint}
-        best = max((name for name in single if not math.isnan(single[name])), key=lambda name: single[name], default="")
-        alone = f" ({best} alone, the best of them, {PLAIN.number(single[best])})" if best else ""
+        single = joint.get(("SIC", "rho"), {"mean": math.nan})["mean"]
+        alone = "" if math.isnan(single) else f" (a model of SIC alone, with {PLAIN.number(single)})"
         error = joint[MODEL, "mae"]
         yield (
             f"All three together rank the classes of an unseen step with {PLAIN.number(model['mean'])}"
             f"{alone} and miss their forgetting by {PLAIN.number(error['mean'], 3)} on average "
-            f"(n = {model['n']}).",
+            f"({counted(model['n'], 'step')}).",
             None,
         )
     weights = [row for row in _matching(analysis.tables.get("coefficients"), where) if not math.isnan(row["mean"])]
@@ -305,7 +313,10 @@ def _forecasts(analysis: Analysis, where: dict[str, str]) -> Iterator[tuple[str,
         )
 
 
-def _early(analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranking) -> Iterator[tuple[str, Card | None]]:
+def _early(
+    analysis: Analysis, where: dict[str, str], sample: Sample, step: int, ranked: Ranking
+) -> Iterator[tuple[str, Card | None]]:
+    probes, trained = sample.probes(step), sample.simulated is None
     rows = _rows(analysis.more.get("earliness"), where)
     starts = {name: rows[name, "rho"] for name in THREE if (name, "rho") in rows and _ranks(ranked, name)}
     settled = {name: row for name, row in starts.items() if row["probes"] <= probes - SETTLED}
@@ -320,7 +331,9 @@ def _early(analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranki
                 f"{name} knows from",
                 PLAIN.percent(first["share"]),
                 f"{since(first['share'])}, within 0.02 of its final {PLAIN.number(first['final'])}",
-            ),
+            )
+            if trained
+            else None,
         )
     elif starts:
         yield f"None of them has settled before the end of training: {', '.join(starts)} still change there.", None
@@ -337,7 +350,7 @@ def _early(analysis: Analysis, where: dict[str, str], probes: int, ranked: Ranki
                 "Flagged early and right" if better else "Flagged early, not surely better than chance",
                 PLAIN.percent(row["precision"]),
                 f"{_interval(estimate_of(row, 'precision'))}{moment(row['share'])}; chance {PLAIN.percent(row['chance'])}; "
-                f"n = {row['n']}",
+                f"{counted(row['n'], 'step')}",
             ),
         )
 

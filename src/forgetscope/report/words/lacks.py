@@ -4,6 +4,8 @@ from forgetscope.analysis.paper.joint_model import FEWEST
 from forgetscope.analysis.questions.advice import Lack
 from forgetscope.characters import counted
 
+NAMED = 3  # benchmarks; of more, all but the first two are counted
+
 
 def lack_sentence(lack: Lack) -> str:
     """It begins in the middle, as after `Missing: `."""
@@ -31,7 +33,8 @@ def lack_sentence(lack: Lack) -> str:
             )
         case "controlled":
             return "controlled experiments: none are in the store; `forgetscope controlled` runs them."
-    where = lack.names[0] + (f" and {counted(len(lack.names) - 1, 'other')}" if len(lack.names) > 1 else "")
+    shown = lack.names if len(lack.names) <= NAMED else (*lack.names[: NAMED - 1], f"{len(lack.names) - NAMED + 1} others")
+    where = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
     return f"{where}, step {lack.step}: {_in_step(lack, more)}" if lack.step else f"{where}: {_in_step(lack, more)}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from forgetscope.analysis.questions.example import Example, PastClass
 from forgetscope.analysis.questions.learned_classes import LearnedClasses, Ranking
-from forgetscope.characters import counted
+from forgetscope.characters import counted, shortened
 from forgetscope.report.words.notation import PLAIN
 
 MEANING = {
@@ -42,8 +42,13 @@ def put_in(ranking: Ranking | None) -> str:
     if ranking is None:
         return "As put in, no coefficient ranks classes: no simulated step has three past classes."
     told = ", ".join(f"{name} {PLAIN.estimate(one)}" for name, one in sorted(ranking.rho.items()))
-    n = ranking.rho[ranking.order[0]].n
-    return f"As put in: rank correlations with simulated forgetting are {told} (n = {n}); this is no finding."
+    n = resting(ranking.rho[ranking.order[0]].n, ranking.shared)
+    return f"As put in: rank correlations with simulated forgetting are {told} ({n}); this is no finding."
+
+
+def resting(n: int, shared: bool) -> str:
+    """What an estimate rests on, such as `n = 8`. shared: steps share sequences of classes, and these are counted."""
+    return f"n = {n}" + (" sequences of classes" if shared else "")
 
 
 def barely_sentence(barely: int, past: int, conclusive: bool) -> str:
@@ -69,17 +74,18 @@ def predicted(ranking: Ranking | None, ceiling: float = math.nan) -> str:
         return "What predicts it cannot be said: no step has three past classes to be ranked."
     first, *others = ranking.order
     told = {name: f"{name} {PLAIN.estimate(ranking.rho[name])}" for name in ranking.order}
-    n, every = ranking.rho[first].n, ", ".join(told.values())
+    n, every = resting(ranking.rho[first].n, ranking.shared), ", ".join(told.values())
     if ranking.verdict == "too few":
-        return f"What predicts it cannot be said from one step (rank correlations with forgetting: {every})."
+        one = "one sequence of classes" if ranking.shared else "one step"
+        return f"What predicts it cannot be said from {one} (rank correlations with forgetting: {every})."
     if ranking.verdict == "none":
         why = "intervals include 0" if all(not one.high < 0 for one in ranking.rho.values()) else "no interval lies above 0"
-        return f"None of the coefficients predicts it: {every} ({why}, n = {n})."
+        return f"None of the coefficients predicts it: {every} ({why}, {n})."
     most = "" if not ceiling > 0 else f", of {PLAIN.number(ceiling)} that noise leaves"
     gap = "" if ranking.difference is None else PLAIN.estimate(ranking.difference)
     rest = "".join(f", {told[name]}" for name in others)
     said = f"{first}, {MEANING[first]}"
-    values = f"mean rank correlation with forgetting{most}: {told[first]}{rest}; n = {n}"
+    values = f"mean rank correlation with forgetting{most}: {told[first]}{rest}; {n}"
     match ranking.verdict:
         case "best":
             ahead = f"; ahead of {others[0]} by {gap} in Fisher's z" if others else ""
@@ -109,16 +115,17 @@ def _lead(learned: LearnedClasses, picture: Example | None) -> str:
     if picture is None or len(shown) < 2:
         return f"{said}; whether evenly cannot be said of fewer than two past classes."
     most, least, where = shown[0], shown[-1], f"in the step shown, of {counted(picture.new_classes, 'new class')}"
+    names = shortened(most.name), shortened(least.name)
     apart = f"{PLAIN.number(100 * picture.range, 0)} points apart"
     noise = f"where noise of the test images alone would show {PLAIN.number(100 * picture.floor, 0)}"
     if not learned.uneven:
         return (
-            f"{said}, and evenly as far as can be told: {where}, the most and the least forgotten class, {most.name} and "
-            f"{least.name}, are {apart}, {noise}."
+            f"{said}, and evenly as far as can be told: {where}, the most and the least forgotten class, {names[0]} and "
+            f"{names[1]}, are {apart}, {noise}."
         )
     return (
-        f"{said}; {where}, the network {change(most.forgetting, f'of what it knew of {most.name}')}, but "
-        f"{change(least.forgetting, f'of {least.name}')}: {apart}, {noise}."
+        f"{said}; {where}, the network {change(most.forgetting, f'of what it knew of {names[0]}')}, but "
+        f"{change(least.forgetting, f'of {names[1]}')}: {apart}, {noise}."
     )
 
 

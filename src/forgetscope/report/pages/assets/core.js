@@ -62,22 +62,39 @@ function addressOf(changes, id = openedId()) {
     if (value !== null && value !== undefined && value !== "") chosen.set(name, value);
   return `#${encodeURIComponent(id)}${chosen.size ? `?${chosen}` : ""}`;
 }
-// Told of a choice, which needs no following: the page shows it already.
-const writeState = (changes, id) => history.replaceState(null, "", addressOf(changes, id));
+// Told of a choice, which needs no following: the page shows it already. Back undoes it. settled: nobody chose it now, it
+// completes what an address left open. ongoing: what is being typed or slid, of which Back undoes all at once.
+let underway = "";
+function writeState(changes, id, { settled = false, ongoing = "" } = {}) {
+  const address = addressOf(changes, id);
+  if (address === (location.hash || "#")) return;
+  history[settled || (ongoing && ongoing === underway) ? "replaceState" : "pushState"](null, "", address);
+  if (!settled) underway = ongoing;
+}
+addEventListener("hashchange", () => {
+  underway = "";
+});
 
 // ---- Words and numbers, written as report/words/notation.py writes them
 
 const MISSING = "\u2013";
 const minus = (text) => text.replace(/-/g, "\u2212");
+// As Python rounds: what lies exactly half-way, which in binary an odd multiple of a power of two does, to the even digit.
+function fixed(value, digits) {
+  const text = value.toFixed(digits),
+    odd = Math.abs(value * 2 ** (digits + 1)) % 2 === 1;
+  return odd && /[13579]$/.test(text) ? (value - Math.sign(value) * 0.25 * 10 ** -digits).toFixed(digits) : text;
+}
 function decimal(value, digits = 2, signed = false) {
   if (value === null || value === undefined) return MISSING;
-  const text = value.toFixed(digits);
+  const text = fixed(value, digits);
   if (Number(text) === 0) return text.replace("-", "");
   return signed && value > 0 ? `+${text}` : minus(text);
 }
 const interval = (low, high) => (low === null || high === null || low === high ? "" : `(${decimal(low)}, ${decimal(high)})`);
 const estimate = (value, low, high) => `${decimal(value)} ${interval(low, high)}`.trimEnd();
-const percent = (value) => (value === null || value === undefined ? MISSING : `${Math.round(100 * value)}\u202f%`);
+const percent = (value) =>
+  value === null || value === undefined ? MISSING : `${minus(fixed(100 * value, 0).replace(/^-0$/, "0"))}\u202f%`;
 const known = (values) => values.filter((value) => value !== null);
 const extent = (values) => [Math.min(...values), Math.max(...values)];
 // Of an axis that shows all values, with a little room.

@@ -2,12 +2,16 @@
 (() => {
   const report = JSON.parse(byId("report").textContent);
   const classOf = (id) => report.classes[id];
-  const view = { step: stepOf(readState().step), coefficient: "sic" };
+  const view = { step: stepOf(readState().step), coefficient: coefficientOf(readState().curves) };
   let look;
 
   // The step of an address, or the last one.
   function stepOf(number) {
     return report.steps.find(({ step }) => String(step) === number) ?? report.steps[report.steps.length - 1];
+  }
+
+  function coefficientOf(name) {
+    return report.coefficients.includes(name) ? name : "sic";
   }
 
   // ---- Words, numbers and colours
@@ -550,17 +554,26 @@
         writeState({ step: view.step.step });
       };
     }
-    addEventListener("hashchange", () => setStep(stepOf(readState().step)));
+    const buttons = {};
+    const setCoefficient = (name) => {
+      press(buttons[name]);
+      if (name === view.coefficient) return;
+      view.coefficient = name;
+      drawCurves();
+    };
     for (const name of report.coefficients) {
-      const button = element("button", { type: "button", textContent: report.measures[name] });
+      const button = (buttons[name] = element("button", { type: "button", textContent: report.measures[name] }));
       button.setAttribute("aria-pressed", String(name === view.coefficient));
       button.onclick = () => {
-        press(button);
-        view.coefficient = name;
-        drawCurves();
+        setCoefficient(name);
+        writeState({ curves: name });
       };
       byId("coefficients").append(button);
     }
+    addEventListener("hashchange", () => {
+      setStep(stepOf(readState().step));
+      setCoefficient(coefficientOf(readState().curves));
+    });
   }
   // ---- To take away, and to print
 

@@ -72,7 +72,10 @@ async function startExplorer() {
   }
 
   // Shows what was chosen before with these changes. The class stays where it is a class there.
-  async function show(changes, { reveal = false, keep = view.chosen && view.chosen[0].classes[view.chosen[1]] } = {}) {
+  async function show(
+    changes,
+    { reveal = false, settled = false, keep = view.chosen && view.chosen[0].classes[view.chosen[1]] } = {},
+  ) {
     const own = ++turn,
       next = { ...view, ...changes },
       { cells } = groups[next.group];
@@ -87,7 +90,7 @@ async function startExplorer() {
     drawList(); // before the points, which may wait for Plotly
     if (i >= 0) choose(one, i, { reveal });
     else leavePanel(one, keep, reveal);
-    tellAddress(i >= 0 || keep === null ? keep : null);
+    tellAddress(i >= 0 || keep === null ? keep : null, settled);
   }
 
   function fillChoosers() {
@@ -109,20 +112,25 @@ async function startExplorer() {
     fillSearch();
   }
 
-  function tellAddress(id) {
+  // settled: the address was followed, and nothing chosen.
+  function tellAddress(id, settled = false) {
     const cell = cellOf(),
       where = alone
         ? {}
         : { kept: cell.retention, new: cell.increment, experiment: cell.experiments[view.run][0], all: view.all };
     const benchmark = groups.length > 1 ? groupName(groups[view.group]) : null;
     if (!byId("explorer") || openedId() === "explorer" || alone)
-      writeState({
-        ...where,
-        benchmark,
-        step: cell.step,
-        class: id ?? (view.all === "class" ? view.sought : null),
-        measure: view.measure,
-      });
+      writeState(
+        {
+          ...where,
+          benchmark,
+          step: cell.step,
+          class: id ?? (view.all === "class" ? view.sought : null),
+          measure: view.measure,
+        },
+        undefined,
+        { settled },
+      );
   }
 
   // Where an address leads: changes to the view, and the class.
@@ -162,11 +170,11 @@ async function startExplorer() {
       for (const [c, cell] of state.step && place.all !== "class" ? cells.entries() : []) {
         if (String(cell.step) !== state.step) continue;
         const k = (await load(cell)).findIndex((one) => one.classes.includes(id));
-        if (k >= 0) return show({ ...place, cell: c, run: k }, { reveal, keep: id });
+        if (k >= 0) return show({ ...place, cell: c, run: k }, { reveal, settled: true, keep: id });
       }
-      return show({ ...place, all: "class" }, { reveal, keep: null });
+      return show({ ...place, all: "class" }, { reveal, settled: true, keep: null });
     }
-    return show(place, { reveal, keep: id });
+    return show(place, { reveal, settled: true, keep: id });
   }
 
   // ---- The search for a class
@@ -454,7 +462,7 @@ async function startExplorer() {
   // On the page of one experiment its bar of steps governs: experiment.js tells which is chosen.
   document.addEventListener("step", ({ detail }) => {
     const cell = groups[view.group].cells.findIndex((one) => one.step === detail.step);
-    if (alone && cell >= 0 && cell !== view.cell) show({ cell, run: 0 });
+    if (alone && cell >= 0 && cell !== view.cell) show({ cell, run: 0 }, { settled: true });
   });
   await restore();
   redraws.set(byId("scatter"), drawPoints);

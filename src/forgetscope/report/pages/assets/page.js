@@ -49,15 +49,17 @@ function toTop() {
 
 // Opens the tab that an address names, or the one that holds the exhibit which it names.
 function follow() {
-  const target = byId(openedId());
+  filterTables(readState().tables ?? "");
+  const target = openedId() ? byId(openedId()) : panels[0]; // Back to where no section was named yet
   const panel = target?.closest('[role="tabpanel"]');
   if (!panel) return;
+  const turned = panel.hidden;
   select(tabs[panels.indexOf(panel)]);
   const folded = target.closest("details");
   if (folded) folded.open = true;
   if (target.dataset.exhibit) showExhibit(target).then(() => target.scrollIntoView());
   else if (target !== panel) target.scrollIntoView();
-  else scrollTo(0, 0);
+  else if (turned) scrollTo(0, 0);
 }
 
 function turnTo(i, options) {
@@ -140,7 +142,7 @@ function filterTables(text) {
 }
 byId("filter").oninput = ({ target }) => {
   filterTables(target.value);
-  writeState({ tables: target.value.trim() });
+  writeState({ tables: target.value.trim() }, undefined, { ongoing: "filter" });
 };
 
 // Everything is drawn before it is printed, in light colours and as wide as a sheet; then as it was.
@@ -192,7 +194,6 @@ addEventListener("keydown", (event) => {
   printAll();
 });
 byId("print").onclick = printAll;
-filterTables(readState().tables ?? "");
 start(panels[0]);
 follow();
 // While the headline is read, so that neither the first chart nor a printer need wait for it.

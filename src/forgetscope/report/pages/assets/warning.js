@@ -5,7 +5,9 @@
 let followWarning; // what it does with the address, once it was started
 
 async function startWarning() {
-  const { flagged, measured } = await pack("warning");
+  const { flagged, measured } = await pack("warning"),
+    { groups: places } = await pack("explorer"); // which names experiments
+  const names = new Map(places.flatMap(({ cells }) => cells.flatMap(({ experiments }) => experiments)));
   const rows = rowsOf(unpacked(flagged)),
     quality = rowsOf(unpacked(measured)).filter((row) => row.group === "most forgotten quarter" && row.precision !== null);
   const body = byId("warning-body");
@@ -36,7 +38,8 @@ async function startWarning() {
   const steps = () => distinct(rows.filter((row) => policyOf(row) === view.group).map((row) => row.step_id));
   const told = (id) => {
     const row = rows.find((one) => one.step_id === id);
-    return `step ${row.subset}, ${share(row.rehearsal_pct)} kept, +${share(row.class_pct)} new, ${row.step_id.slice(0, 8)}`;
+    const own = [names.get(id.slice(0, 8)), id.slice(0, 8)].filter(Boolean).join(" \u00b7 ");
+    return `step ${row.subset}, ${share(row.rehearsal_pct)} kept, +${share(row.class_pct)} new, ${own}`;
   };
 
   const slider = element("input", { type: "range", min: 0, step: 1, id: "share" }),
@@ -44,7 +47,7 @@ async function startWarning() {
   slider.oninput = () => {
     view.share = shares[slider.value];
     show();
-    tellAddress();
+    tellAddress({ ongoing: "share" });
   };
   const group = chooser("Benchmark", groups, (value) => {
     view.group = value;
@@ -72,10 +75,10 @@ async function startWarning() {
   }
 
   // Where the experiment in the explorer was, is another place than where this one is.
-  function tellAddress() {
+  function tellAddress(manner) {
     const { experiment } = readState(),
       moved = experiment && view.step.startsWith(experiment) ? {} : { step: null, kept: null, new: null, all: null };
-    writeState({ ...moved, experiment: view.step.slice(0, 8), share: view.share });
+    writeState({ ...moved, experiment: view.step.slice(0, 8), share: view.share }, undefined, manner);
   }
 
   // An experiment that was not measured along training is none to choose: what is in view stays.
