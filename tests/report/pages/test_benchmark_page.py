@@ -76,7 +76,7 @@ def test_the_headline_says_what_the_terminal_says(analysis: Analysis, page_text:
     for sentence in told:
         assert f"<li>{html.escape(sentence, quote=False)}</li>" in page_text
         assert sentence in analysis.reading
-    worst = analysis.more["class_forgetting"].iloc[0]
+    worst = analysis.more["class_forgetting"].query("n > 1").iloc[0]  # once is no average
     assert "the noise of 100 test images per class alone" in told[1]
     assert f"{worst['class_name']} suffered most" in told[2]
 

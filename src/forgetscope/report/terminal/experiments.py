@@ -217,7 +217,8 @@ def data_view(here: Sequence[tuple[DataSet, int]], known: Mapping[str, str], cac
     remarks = [] if here else ["None yet. Add your own images with `forgetscope data add NAME PATH`, or use one of these:"]
     remarks += ["glyphs: embedded, drawn when needed"]
     remarks += [f"{name}: {summary}; fetch it with `forgetscope data get {name}`" for name, summary in known.items()]
-    return titled(f"Data sets in {cache}", table, *remarks)
+    title = f"Data sets in {cache}"
+    return titled(title, table, *remarks) if here else Group(plain(title, "bold"), *map(plain, remarks))
 
 
 def _classes(experiment: Shown, step: int) -> RenderableType:

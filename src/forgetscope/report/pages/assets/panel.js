@@ -362,8 +362,8 @@ function drawCurves(box, { measures, counted }, detail, i) {
 const CELLS = [4, 6, 9, 13, 18, 26]; // pixels of a cell
 const CONFUSED = 12; // pairs in the table
 const SHARES = [0, 0.05, 0.25, 0.5, 1]; // that the scale of its colours names
-const SCALE = 150; // pixels of it, at least,
-const BESIDE = 104; // and those that it takes beside the matrix
+const SCALE = 190; // pixels of it, at least,
+const BELOW = 64; // and those that it takes below the matrix
 
 function fillMatrix(box, seen, one) {
   redraws.delete(box);
@@ -377,7 +377,7 @@ function fillMatrix(box, seen, one) {
   const chart = chartBox("Share of each class’s test images by what they are taken for; the table has the largest confusions"),
     region = { role: "region", "aria-label": "Confusion matrix" },
     scroll = element("div", { className: "scroll both", tabIndex: 0, attributes: region }, chart);
-  const room = Math.min(520, box.clientWidth - 110 - BESIDE);
+  const room = Math.min(520, box.clientWidth - 170);
   let size = CELLS.findLast((pixels) => pixels * n <= room) ?? CELLS[0];
   const show = () => drawMatrix(chart, seen, one, size);
   const zoom = (text, label, by) =>
@@ -490,14 +490,18 @@ function drawMatrix(box, seen, one, size) {
       [1, look.one],
     ],
     colorbar: {
-      title: { text: "of a class\u2019s<br>test images", font: { size: 11.5, color: look.muted } },
+      orientation: "h",
+      title: { text: "share of a class\u2019s test images", side: "top", font: { size: 11.5, color: look.muted } },
       tickvals: SHARES.map(Math.sqrt),
       ticktext: SHARES.map(percent),
       tickfont: { size: 11.5, color: look.muted },
       thickness: 12,
-      len: Math.max(SCALE, Math.min(260, n * size)),
+      len: Math.max(SCALE, Math.min(320, n * size)),
       lenmode: "pixels",
-      y: 1,
+      x: 0,
+      xanchor: "left",
+      xpad: 0,
+      y: 0,
       yanchor: "top",
       outlinecolor: look.line,
     },
@@ -507,9 +511,9 @@ function drawMatrix(box, seen, one, size) {
     ygap: size > 6 ? 1 : 0,
   };
   const drawn = draw(box, [cells], {
-    width: n * size + room + BESIDE,
-    height: Math.max(SCALE, n * size) + room + 8,
-    margin: { l: room, t: room, r: BESIDE, b: 8 + Math.max(0, SCALE - n * size) },
+    width: Math.max(SCALE, n * size) + room + 16,
+    height: n * size + room + BELOW,
+    margin: { l: room, t: room, r: 16 + Math.max(0, SCALE - n * size), b: BELOW },
     shapes: [
       { ...across, x0: edge, x1: edge, y0: -0.5, y1: n - 0.5 },
       { ...across, y0: edge, y1: edge, x0: -0.5, x1: n - 0.5 },
