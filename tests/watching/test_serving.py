@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.test_app import invoke
 from made import HOSTILE
 from strangers import golden_copy
 from underway.test_lookout import everything, halted, say, stopped
@@ -269,3 +270,15 @@ def test_a_long_step_is_sent_in_few_points(served: Served, halted: Path) -> None
     (one,) = served.state()["silent"]
     assert len(one["losses"]) == 300
     assert (one["losses"][0], one["losses"][-1]) == ([1, 1], [5000, 0.0002])
+
+
+def test_options_that_do_not_go_together_and_a_port_that_is_taken_are_told(served: Served, halted: Path) -> None:
+    port = served.host.split(":")[1]
+    for options, told in (
+        (["--page", "--once"], "--page with --once"),
+        (["--page", "--json"], "--page with --json"),
+        (["--port", port], f"--port {port} is that of a page: add --page"),
+        (["--page", "--port", port], f"--port {port} cannot be used"),
+    ):
+        result = invoke("watch", halted, *options)
+        assert (result.exit_code, told in result.stderr) == (2, True), result.stderr

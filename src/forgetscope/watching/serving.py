@@ -17,7 +17,6 @@ from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream, StreamClosedError
-from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
 from forgetscope.errors import ForgetscopeError, SpecError
@@ -49,10 +48,12 @@ HTML, JSON, TEXT = (f"{kind}; charset=utf-8" for kind in ("text/html", "applicat
 async def serve(store: Store, every: float, port: int, told: Callable[[str], object]) -> None:
     """Until it is cancelled. port: 0 is any that is free; told: hears the address, once it can be asked."""
     try:
-        sockets = bind_sockets(port, LOOPBACK, family=socket.AF_INET)
-    except (OSError, OverflowError) as error:
-        raise SpecError(f"--port {port} cannot be used: {error}. Name another, or leave it out for one that is free.") from None
-    bound, token = sockets[0].getsockname()[1], secrets.token_urlsafe(TOKEN_BYTES)
+        listening = socket.create_server((LOOPBACK, port), backlog=CONNECTIONS)
+    except OSError as error:
+        why = error.strerror or error
+        raise SpecError(f"--port {port} cannot be used: {why}. Name another, or leave it out for one that is free.") from None
+    listening.setblocking(False)
+    bound, token = listening.getsockname()[1], secrets.token_urlsafe(TOKEN_BYTES)
     page, policy = render_live(str(store.path), every)
     for name in ("tornado.access", "tornado.general"):  # what strangers send is no news
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -66,7 +67,7 @@ async def serve(store: Store, every: float, port: int, told: Callable[[str], obj
         max_buffer_size=2**16,
     )
     about["door"] = door
-    door.add_sockets(sockets)
+    door.add_socket(listening)
     try:
         told(f"http://{LOOPBACK}:{bound}/{token}/")
         await asyncio.Event().wait()
