@@ -243,6 +243,22 @@ def test_a_chosen_class_shows_what_happened_to_it(store: Store, tmp_path: Path, 
 
 
 @pytest.mark.browser
+def test_numbers_of_all_classes_say_so_where_the_sentence_leaves_some_out(
+    store: Store, tmp_path: Path, browser: Browser
+) -> None:
+    page = browser.new_page()
+    experiment = make_experiment(store, steps=2, learned={0: 0.3})
+    show(page, experiment, tmp_path)
+    barely = experiment.summaries[0].barely_learned
+    assert page.locator("#barely").is_visible() == (barely > 0) == ("barely learned" in page.locator("#finding").inner_text())
+    assert barely == 1
+    assert "also the one that was barely learned" in page.locator("#barely").inner_text()
+    (tmp_path / "other").mkdir()
+    show(page, make_experiment(Store(tmp_path / "other"), steps=2), tmp_path)
+    assert page.locator("#barely").is_hidden()
+
+
+@pytest.mark.browser
 def test_one_choice_of_a_step_governs_charts_panel_and_address(store: Store, tmp_path: Path, browser: Browser) -> None:
     page = browser.new_page()
     address = show_whole(page, small(store), tmp_path)

@@ -20,7 +20,7 @@ def test_a_minus_sign_is_one_zero_has_no_sign_and_what_is_missing_is_a_dash() ->
     assert [LATEX.number(x) for x in (-0.514, -0.001, NAN)] == ["$-0.51$", "$0.00$", "--"]
     assert [PLAIN.number(x, signed=True) for x in (0.051, -0.15, 0.001, -0.001, NAN)] == ["+0.05", "−0.15", "0.00", "0.00", "–"]
     assert [PLAIN.significant(x) for x in (-0.00001234, 12.345, NAN)] == ["−1.23e−05", "12.3", "–"]
-    assert [PLAIN.percent(x) for x in (0.125, NAN)] == ["12\u202f%", "–"]
+    assert [PLAIN.percent(x) for x in (0.125, NAN, -0.2, -0.001)] == ["12\u202f%", "–", "−20\u202f%", "0\u202f%"]
 
 
 def test_an_interval_stands_in_brackets_behind_its_estimate_where_it_is_known() -> None:

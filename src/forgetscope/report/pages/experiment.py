@@ -188,6 +188,7 @@ def _step(experiment: Shown, summary: StepSummary) -> dict[str, object]:
         "finding": finding(experiment, summary),
         **{name: number(getattr(summary, name)) for name in SUMMARISED},
         **{name: number(value) for name, value in summary.beyond_noise.items()},
+        "barely_learned": summary.barely_learned,
         "basis": "" if summary.paired else "; from counts, so that noise is overstated",
         "correlations": {name: number(rho) for name, rho in summary.correlations.items()},
         "past": [

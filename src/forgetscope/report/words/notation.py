@@ -66,7 +66,8 @@ class Notation:
         return self._known(value, f"{value:.{digits}g}")
 
     def percent(self, share: float) -> str:
-        return self.missing if math.isnan(share) else self.text(f"{100 * share:.0f}\u202f%")
+        whole = f"{100 * share:.0f}"
+        return self.missing if math.isnan(share) else self.text(f"{whole.replace('-', '' if whole == '-0' else '−')}\u202f%")
 
     def interval(self, low: float, high: float, decimals: int = 2, *, signed: bool = False) -> str:
         """`(0.43, 0.59)`; nothing where an end is unknown, or both are the same."""

@@ -158,7 +158,12 @@
     GAP = ["forgetting_half_gap", "half_gap_floor"];
 
   function drawCards() {
-    const { step } = view;
+    const { step } = view,
+      whom = step.barely_learned === 1 ? "the one that was" : `those ${step.barely_learned} that were`;
+    byId("barely").hidden = !step.barely_learned;
+    byId("barely").textContent = step.barely_learned
+      ? `Numbers and charts below are of all past classes, also ${whom} barely learned; the sentence above leaves them out.`
+      : "";
     const alone = (floor) => (floor === null ? "" : `; ${decimal(floor)} by noise alone`);
     const cards = [
       ["Mean forgetting (FG)", decimal(step.mean_forgetting), "share of accuracy lost, 1 is all of it"],
