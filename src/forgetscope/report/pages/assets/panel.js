@@ -411,8 +411,10 @@ function fillMatrix(box, seen, one) {
     element(
       "div",
       { className: "bar" },
-      part(
-        "What is taken for what",
+      element(
+        "div",
+        {},
+        element("h3", { textContent: "What is taken for what" }),
         note(
           `Test images of all ${n} classes after this step. Rows are true classes, columns what they are taken for, new classes last.`,
         ),
