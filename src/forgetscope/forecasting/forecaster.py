@@ -308,6 +308,8 @@ class Forecaster:
     def _errors(self, now: Tensor, outlook: Outlook, head: Head, forgetting: Mapping[int, float]) -> dict[int, float]:
         """By a jackknife over the classes that the translation is fitted on: it is used for images of classes that it has seen
         few of. A class's own images are never left out, because in truth they never are."""
+        if not forgetting:
+            return {}
         parts, weights = deletions(self._fitted), (_double(head[0]), _double(head[1]))
         squares = {node: self._known[node].error ** 2 + self._error_of_accuracy(outlook, node) ** 2 for node in forgetting}
         for part in parts:

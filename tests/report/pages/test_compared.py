@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from playwright.sync_api import Browser, Page
 import forgetscope as fs
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.analysis.inputs.class_pairs import class_pairs
-from forgetscope.analysis.questions.leaderboard import Leaderboard, leaderboards
+from forgetscope.analysis.questions.leaderboard import leaderboards
 from forgetscope.analysis.questions.policies import compare_policies
 from forgetscope.report.pages.compared import POOLED, compared_boards, compared_policies, policy_table, verdicts
 from forgetscope.report.pages.provenance import provenance_of
+from forgetscope.report.words.arms import arm_sentence, by_measure
 from forgetscope.store import Store
 from made import make_experiment
 
@@ -93,11 +95,16 @@ def test_the_forest_has_the_numbers_of_the_comparison(store: Store) -> None:
         assert shown[0]["low"] is None or shown[0]["low"] == pytest.approx(own.low, rel=1e-5, abs=1e-9)
 
 
-def test_no_verdict_where_too_little_was_learned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    boards = leaderboards(store)
-    assert all("nothing is concluded" not in text.lower() for text in verdicts(boards))
-    monkeypatch.setattr(Leaderboard, "classes", lambda board, arm: [])
-    assert all("Nothing is concluded of replay, herding." in text for text in verdicts(boards))
+@pytest.mark.parametrize("barely", [0, 1, 2])
+def test_no_verdict_where_too_little_was_learned_by_the_rule_of_the_terminal(store: Store, barely: int) -> None:
+    for board in leaderboards(store):
+        learned = {"past_classes": 10, "barely_learned": barely, "barely_pairs": min(barely, 1)}
+        told = replace(board, rows=[replace(row, **learned) for row in board.rows], sides={})
+        sentence = arm_sentence(by_measure(told.rows, "replay, herding", told.step))
+        assert ("nothing is concluded" in sentence) is (barely > 1)
+        (page,) = (text for text in verdicts([told]) if "replay, herding" in text)
+        assert ("Nothing is concluded of replay, herding." in page) is (barely > 1)
+        assert (sentence in page) is (barely < 2)
 
 
 @pytest.mark.browser

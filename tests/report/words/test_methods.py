@@ -193,6 +193,21 @@ def test_cheap_probes_are_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("distillation", "learn by distillation in place of plain replay."),
+        ("joint", "plain replay: from all past images and not from those that are kept, which is a bound and no rehearsal."),
+        ("fine-tune", "learn by fine-tune in place of plain replay: from new images alone, without rehearsal."),
+    ],
+)
+def test_a_method_that_does_not_rehearse_is_named_so(method: str, told: str, tmp_path: Path) -> None:
+    shape = {"experiments": 2, "increments": [0.1], "retentions": [0.08], "epochs": 2, "steps": 2, "method": method}
+    simulate(BenchmarkSpec.load("glyphs", shape), Store(tmp_path / "store"), seed=2, reruns=0)
+    described, _ = paragraphs(analyse(tmp_path / "store", resamples=10, cached=False))
+    assert told in described
+
+
 def test_every_behaviour_of_the_released_scripts_is_named(tmp_path: Path) -> None:
     shape = {"experiments": 2, "increments": [0.1], "retentions": [0.08, 0.2], "script_behaviour": "released", "epochs": 4}
     spec = BenchmarkSpec.load("tiny-imagenet", shape)

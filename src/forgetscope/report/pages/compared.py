@@ -9,8 +9,9 @@ import pandas as pd
 
 from forgetscope.analysis.exhibits.tables import POLICIES, SIDE_BY_SIDE
 from forgetscope.analysis.inputs.class_pairs import ClassPair
-from forgetscope.analysis.questions.arms import EVENLY, OF_FORGETTING
+from forgetscope.analysis.questions.arms import EVENLY, OF_FORGETTING, ArmMeasure
 from forgetscope.analysis.questions.leaderboard import Leaderboard
+from forgetscope.analysis.questions.learned_classes import conclusive
 from forgetscope.analysis.questions.policies import MEANS, QUANTITIES, PolicyComparison
 from forgetscope.analysis.statistics.estimates import Estimate, mean_estimate
 from forgetscope.report.exhibited import Shown
@@ -21,7 +22,6 @@ FOREST = ("mean_forgetting", "accuracy", "new_accuracy", "worst_forgetting", "fo
 POOLED = "all together (pooled)"
 THERE = {"accuracy": "accuracy", "mean_forgetting": "mean FG"}  # of the baseline over the same pairs
 UNLEARNED = "too many past classes were barely learned: when they were new, they were recognised no better than by guessing."
-FEW = 0.1  # share of classes without any pair in which they had been learned, up to which something is concluded
 
 Apart = Mapping[str, Sequence[PolicyComparison]]  # by what is kept
 
@@ -114,7 +114,7 @@ def verdicts(boards: Sequence[Leaderboard]) -> list[str]:
         where = f"Step {board.step}"
         where += f", {board.setting}" if several else ""
         arms = [arm for arm in board.arms if arm != board.baseline]
-        learned = [arm for arm in arms if _learned(board, arm)]
+        learned = [arm for arm in arms if _learned(by_measure(board.rows, arm, board.step)[EVENLY])]
         for own in (by_measure(board.rows, arm, board.step) for arm in learned):
             told = [*arm_sentences(own), barely_learned(own[EVENLY])]
             said += [f"{where}: {' '.join(filter(None, told))}"]
@@ -123,10 +123,9 @@ def verdicts(boards: Sequence[Leaderboard]) -> list[str]:
     return said
 
 
-def _learned(board: Leaderboard, arm: str) -> bool:
-    past = {id for _, base in board.sides[arm] for id in base.predicting.past_classes("class_id")["class_id"].tolist()}
-    known = {one.class_id for one in board.classes(arm)}
-    return len(past - known) <= FEW * len(past)
+def _learned(row: ArmMeasure) -> bool:
+    """Whether anything is said of the arm: as on a terminal."""
+    return not row.n or conclusive(row.past_classes, row.barely_learned)
 
 
 def _where(kept: str, step: int) -> str:
