@@ -206,9 +206,13 @@ def tables(found: Sequence[Case]) -> None:
         **{"Fitted on the other experiments of a partition": by_partition, "The model that ships": by_pooled},
         "The same, of a retention between those of its fit": between,
     }
+    if len({case.partition for case in found}) == 1:  # of which no model of several partitions can be made
+        ways = dict(list(ways.items())[:1])
     for name, way in ways.items():
         print(f"\n{name}:\n")
         printed("of training", [(f"{100 * share:.0f} %", judged(way(found, share))) for share in SHARES])
+    if len(ways) == 1:
+        return
     print("\nThe model that ships, by partition, after half of training:\n")
     of = [(case.partition, one) for case, one in zip(in_order(found), by_pooled(found, 0.5), strict=True)]
     lines = []
