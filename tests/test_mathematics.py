@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def row(start: str) -> list[float]:
     """The two numbers in the page's row that begins so."""
     (line,) = re.findall(rf"^\| {re.escape(start)}.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     return [float(cell.replace("−", "-")) for cell in line.strip("| ").split(" | ")[-2:]]
+
+
+def products(start: str) -> list[float]:
+    """Of a row of calculations, what stands last in each of its two cells."""
+    (line,) = re.findall(rf"^\| {re.escape(start)} \|.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    results = [cell.strip("$ ").split(" = ")[-1] for cell in line.strip("| ").split(" | ")[-2:]]
+    return [float(Fraction(re.sub(r"\\frac\{(\d+)\}\{(\d+)\}", r"\1/\2", result))) for result in results]
 
 
 def untrained() -> nn.Linear:
@@ -44,6 +52,23 @@ def test_one_probes_terms_are_those_of_the_example() -> None:
     for name in ("sic", "cic", "nic", "all_nic"):
         printed = row(f"{name.upper().replace('_', '-')}:")
         assert getattr(found, name).tolist() == pytest.approx(printed, abs=5e-5), name
+
+
+def test_the_examples_inner_products_are_those_of_autograd() -> None:
+    def gradient(x: Tensor, labels: Tensor) -> Tensor:
+        head = untrained()
+        weight, bias = torch.autograd.grad(nn.functional.cross_entropy(head(x), labels), [head.weight, head.bias])
+        return torch.cat([weight, bias[:, None]], dim=1)
+
+    full = [gradient(PAST[:2], PAST_LABELS[:2]), gradient(PAST[2:], PAST_LABELS[2:])]
+    bias = [gradient(PAST[[i]], PAST_LABELS[[i]]) - full[c] for c, i in enumerate(STORED.tolist())]
+    new = gradient(NEW, NEW_LABELS)
+    for start, found in {
+        r"$\langle b_c, f_c \rangle$": [torch.sum(bias[c] * full[c]) for c in (0, 1)],
+        r"$\langle b_y, f_c \rangle$ of the other": [torch.sum(bias[1 - c] * full[c]) for c in (0, 1)],
+        r"$\langle g_{new}, f_c \rangle$ in row $c$": [torch.sum(new[c] * full[c][c]) for c in (0, 1)],
+    }.items():
+        assert [value.item() for value in found] == pytest.approx(products(start), abs=1e-5), start
 
 
 def test_the_lemmas_terms_are_those_of_the_example() -> None:

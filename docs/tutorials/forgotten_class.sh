@@ -66,7 +66,10 @@ forgetscope store sql "SELECT named.class_name AS source, source_is_new AS new, 
     WHERE pairs.step = 3 AND pairs.class_id = $lost ORDER BY term DESC LIMIT 5" forgetscope-demo
 
 # %% [markdown]
-# If the class itself leads, its sixteen stored images misrepresent it: they are learned by heart, and what they then ask of
+# That the class itself leads says little: in the table above SIC exceeds NIC, hence each new class's part of it, for all twenty.
+# Beside the others digit 8 is only eighth by SIC, and first by NIC: what sets it apart are the new classes, Latin B first.
+#
+# Where SIC leads, the sixteen stored images misrepresent the class: they are learned by heart, and what they then ask of
 # the last layer is no longer what all 200 images would ask. `forgetscope explain` has this for each of the words above, and
 # what one can do about it:
 
@@ -85,9 +88,9 @@ forgetscope store sql "SELECT named.class_name AS taken_for, introduced_step AS 
 
 # %% [markdown]
 # Where the largest rows are of classes learned in step 3, the new ones have taken it over; where they are old, its place
-# among the old ones has moved. Here most go to Latin B, which was the largest new source above.
+# among the old ones has moved. Here more go to Latin B than are still recognised, and it was the largest new source above.
 #
-# **What this does not show.** It is one network and one seed. That SIC is large for the most forgotten class here is an
+# **What this does not show.** It is one network and one seed. That NIC is largest for the most forgotten class here is an
 # observation, not a law: the table above has the rank correlation over twenty classes, and the demo's own last words on it
 # are that one step says nothing about which measure predicts forgetting. Over ten seeds: [the tables](../glyphs.md).
 #

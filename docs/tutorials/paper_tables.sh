@@ -60,9 +60,9 @@ forgetscope analyse results --out analysis --resamples 1000
 # %% [markdown]
 # Read from the top. What was lost, and how unevenly, beside what noise of the test images alone would show; which coefficient
 # ranks the classes, with an interval; how many of the paper's claims could be asked here and came out how; and what is
-# **missing**, with what it would take. With three sequences most is undecided, and the text says so; a table has the same
-# numbers in it and cannot. The few that are contested here are few among forty-eight: three sequences make nothing of them
-# but a reason to run more.
+# **missing**, with what it would take. n counts sequences of classes: six steps are only three, each at two retentions. With
+# three most is undecided, and the text says so, which a table of numbers cannot. The few that are contested here are few among
+# forty-eight: three sequences make nothing of them but a reason to run more.
 #
 # ## The tables
 #
@@ -104,9 +104,10 @@ ls figures
 #
 # - **n, and what was left out.** Every row of the CSV says how many steps diverged or had no value, and how many classes were
 #   never learned.
-# - **Paired designs.** Here both retentions saw the same sequences. Within a row that is nothing; the rows that pool
-#   retentions take their steps as independent, and their intervals are too narrow or too wide for it ([what is one
-#   sample](../analysis.md#what-is-one-sample)).
+# - **Paired designs.** Here both retentions saw the same sequences. The sentences take the steps of a sequence as one; the
+#   paper's tables, where they pool retentions, take all steps as independent, and their captions say so. Hence FG-R is 0.51 in
+#   both, with (0.05, 0.96) in the sentence and (0.31, 0.70) in the table: print the former. Rows of one retention are not
+#   affected ([what is one sample](../analysis.md#what-is-one-sample)).
 # - **Noise.** FG-R is a difference of extremes, and above 0 even if nothing differs. The caption has the value that noise
 #   alone would give: print it beside.
 # - **Which version.** `forgetscope store export results -o results.tar.xz --without-states` is what a reader needs to make
