@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from conftest import TINY, run_experiment
@@ -18,6 +19,7 @@ from experiment.test_stopping import StopsAtLook
 from forgetscope.errors import Interrupted
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
+from forgetscope.underway.experience import by_probe
 from forgetscope.underway.progress import PROGRESS
 from forgetscope.underway.running import Lookout
 
@@ -134,6 +136,36 @@ def test_probes_of_classes_that_the_step_does_not_have_are_no_rows(halted: Path)
     (one,) = Lookout(Store(halted), told.append).look()
     assert one.at_risk == ()
     assert "no past class" in told[0]
+
+
+def test_a_hundred_thousand_classes_take_no_memory(halted: Path) -> None:
+    told: list[str] = []
+    say(halted, past=100_000, classes=[*range(100_000)], names=[""] * 100_000)
+    (one,) = Lookout(Store(halted), told.append).look()
+    assert one.at_risk == ()
+    assert "100,000 x 100,000 numbers" in told[0]
+
+
+def test_a_hundred_thousand_probes_take_no_memory() -> None:
+    probes = pa.table({"class_id": np.zeros(100_000, np.int64), "probe": np.arange(100_000)})
+    with pytest.raises(ValueError, match="100,000 x 1 x 5,000 numbers"):
+        by_probe(probes, [*range(5000)], ["sic"])
+
+
+def test_what_takes_the_place_of_a_finished_step_is_read(tiny_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(tiny_store, tmp_path / "store")
+    lookout = Lookout(Store(store))
+    gone = store / "steps" / lookout.finished()[0].step
+    shutil.rmtree(gone)
+    gone.mkdir()
+    assert len(lookout.finished()) == 2
+
+
+@pytest.mark.parametrize("strange", ["birds/copy", "birds/0", "birds/³", "no monitor/1", ".hidden/1"])
+def test_what_lies_beside_observed_steps_is_none(tiny_store: Path, tmp_path: Path, strange: str) -> None:
+    store = shutil.copytree(tiny_store, tmp_path / "store")
+    (store / "observed" / strange).mkdir(parents=True)
+    assert len(Lookout(Store(store)).finished()) == 3
 
 
 def test_a_store_that_goes_away_shows_nothing(halted: Path) -> None:

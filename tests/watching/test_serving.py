@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.test_app import invoke
+from forgetscope.watching.sight import Sight
 from made import HOSTILE
 from strangers import golden_copy
 from underway.test_lookout import everything, halted, say, stopped
@@ -126,6 +128,28 @@ def test_without_the_token_nothing_is_told(served: Served, change: str) -> None:
         )
         assert status in (400, 403)
         assert token.encode() not in body
+
+
+@pytest.mark.parametrize("target", ["*", "x\x9b2J", "?a/b", "state", "http:"])
+def test_an_address_without_a_root_is_refused_and_not_repeated(
+    served: Served, capfd: pytest.CaptureFixture[str], target: str
+) -> None:
+    status, _, body = served.sent(f"GET {target} HTTP/1.1\nHost: {served.host}\nConnection: close\n\n")
+    assert (status, b"has a token" in body) == (403, True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_goes_wrong_is_told_without_the_address(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Sight) -> None:
+        raise RuntimeError("steered \x1b[2J")
+
+    monkeypatch.setattr(Sight, "state", fails)
+    status, _, body = served.asked("state")
+    assert (status, b"steered" in body) == (500, False)
+    assert "steered \\x1b[2J" in caplog.text
+    assert served.path.strip("/") not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -263,6 +287,13 @@ def test_hostile_names_are_data_and_no_markup(served: Served, halted: Path) -> N
     assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
     assert HOSTILE in {row["class_name"] for row in json.loads(body)["running"][0]["at_risk"]}
     assert HOSTILE.encode() not in served.asked()[2]
+
+
+def test_a_folder_whose_name_is_no_text_is_shown(served: Served, halted: Path) -> None:
+    (folder,) = (halted / "working").glob("*/")
+    folder.rename(folder.with_name(os.fsdecode(b"step-\xff")))
+    (one,) = served.state()["silent"]
+    assert one["key"] == "step-\\udcff"
 
 
 def test_a_long_step_is_sent_in_few_points(served: Served, halted: Path) -> None:

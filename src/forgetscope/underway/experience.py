@@ -6,6 +6,7 @@ few are read, when they are first needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,8 +22,9 @@ from forgetscope.files import read_regular
 from forgetscope.foreign import strict_json
 from forgetscope.store import Setting, Store, StoredObserved, StoredStep, first_step
 from forgetscope.store.folder import folders_in
-from forgetscope.store.observed import PROBING, RECORD
+from forgetscope.store.observed import MONITOR, NUMBER, PROBING, RECORD
 from forgetscope.store.stepfiles import limit_of
+from forgetscope.store.tablefiles import UNPACKED_BYTES
 from forgetscope.underway.regression import COURSE
 
 Values = NDArray[np.float64]
@@ -127,12 +129,15 @@ class Experience:
 def marks_of(store: Path) -> tuple[tuple[Path, int], ...]:
     """The folders in which finished steps appear, of runs and of monitors, and when each has last changed."""
     observed = store / "observed"
-    return tuple((path, changed(path)) for path in (store / "steps", observed, *_inside(observed)))
+    monitors = [path for path in _inside(observed) if MONITOR.fullmatch(path.name)]
+    return tuple((path, changed(path)) for path in (store / "steps", observed, *monitors))
 
 
 def finished_in(store: Path, marks: Iterable[tuple[Path, int]]) -> set[Path]:
-    """The folders of finished steps."""
-    return {path for parent, _ in marks if parent != store / "observed" for path in _inside(parent)}
+    """The folders of finished steps, and of nothing else that lies beside what a monitor saw."""
+    parents = [parent for parent, _ in marks if parent != store / "observed"]
+    found = {path for parent in parents for path in _inside(parent)}
+    return {path for path in found if path.parent == store / "steps" or NUMBER.fullmatch(path.name)}
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -157,6 +162,14 @@ def _read(step: StoredStep | StoredObserved, experiment: str) -> FinishedCourse 
     return FinishedCourse(experiment, course, lost, len(step.new_classes))
 
 
+def missing(*shape: int) -> Values:
+    """NaN; ValueError for more than a table may hold. A few bytes can name a hundred thousand classes."""
+    if 8 * math.prod(shape) > UNPACKED_BYTES:
+        size = " x ".join(f"{length:,}" for length in shape)
+        raise ValueError(f"{size} numbers of its classes; at most {UNPACKED_BYTES:,} bytes are taken for them")
+    return np.full(shape, np.nan)
+
+
 def by_probe(probes: pa.Table, past: list[int], names: Sequence[str]) -> Values:
     """[probes, names, P] of a table of probes; NaN where something is missing."""
     ids, numbers = probes["class_id"].to_numpy(), probes["probe"].to_numpy()
@@ -165,7 +178,7 @@ def by_probe(probes: pa.Table, past: list[int], names: Sequence[str]) -> Values:
     if unknown := set(ids.tolist()) - set(past):
         raise ValueError(f"probes.parquet has class {min(unknown)}, which is no past class")
     columns = np.array([at[label] for label in ids.tolist()], np.int64)
-    found = np.full((len(which), len(names), len(past)), np.nan)
+    found = missing(len(which), len(names), len(past))
     for i, name in enumerate(names):
         if name in probes.column_names:
             found[rows, i, columns] = probes[name].to_numpy(zero_copy_only=False)

@@ -21,12 +21,12 @@ import pyarrow as pa
 from forgetscope.errors import StoreError
 from forgetscope.files import read_regular
 from forgetscope.measuring.quantities import FORECAST, QUANTITIES
-from forgetscope.store import Store
+from forgetscope.store import Store, StoredObserved
 from forgetscope.store.folder import folders_in
 from forgetscope.store.observed import RECORD, RUNNING, RunningObserved
 from forgetscope.store.stepfiles import TableName, limit_of
 from forgetscope.store.tablefiles import read_table
-from forgetscope.underway.experience import by_probe, changed, finished_in, marks_of
+from forgetscope.underway.experience import by_probe, changed, finished_in, marks_of, missing
 from forgetscope.underway.foresight import Foreseer
 from forgetscope.underway.progress import PROGRESS, Progress, read_progress
 from forgetscope.underway.regression import COURSE
@@ -126,19 +126,20 @@ class Lookout:
         return self._finished[1]
 
     def _of_folder(self, folder: Path) -> Finished | None:
-        """Steps never change: one that was read is known."""
-        if folder in self._read:
-            known: Finished | None = self._read[folder][1]
-            return known
+        """Steps never change: one that was read is known, unless another has taken its place, as of an incomplete one."""
+        mark, (before, known) = changed(folder), self._read.get(folder, (None, None))
+        if mark == before:
+            done: Finished | None = known
+            return done
         found = None
         with suppress(StoreError):
             of_plan = folder.parent == self._store.path / "steps"  # a monitor may be called so
-            step = self._store.step(folder.name) if of_plan else self._store.observed_step(folder.parent.name, int(folder.name))
+            step = self._store.step(folder.name) if of_plan else StoredObserved(folder)
             lost = step.past_classes("forgetting")["forgetting"].astype(np.float64)
             lost = lost[np.isfinite(lost)]
             mean = float(lost.mean()) if len(lost) else float("nan")
             found = Finished(step.id, step.number, str(step.info["committed"]), mean)
-        self._read[folder] = None, found
+        self._read[folder] = mark, found
         return found
 
     def _under_way(self, folder: Path) -> UnderWay | None:
@@ -257,7 +258,7 @@ def _pairs(pairs: pa.Table | None, progress: Progress) -> Values | None:
     if pairs is None:
         return None
     at = {label: i for i, label in enumerate(progress.classes)}
-    found = np.full((progress.past, len(at)), np.nan)
+    found = missing(progress.past, len(at))
     for target, source, term in zip(
         *(pairs[name].to_pylist() for name in ("class_id", "source_class_id", "term")), strict=True
     ):

@@ -11,6 +11,7 @@ import hmac
 import logging
 import secrets
 import socket
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import Application, HTTPError, RequestHandler
 
+from forgetscope.characters import visible
 from forgetscope.errors import ForgetscopeError, SpecError
 from forgetscope.report.pages.live import render_live
 from forgetscope.store import Store
@@ -123,7 +125,8 @@ class Reply(RequestHandler):
             raise HTTPError(403, reason="This is not the host that was asked for")
         if any(origin != f"http://{hosts[0]}" for origin in origins):
             raise HTTPError(403, reason="Other origins are refused")
-        root, token, *names = self.request.path.split("/")
+        root, _, rest = self.request.path.partition("/")
+        token, *names = rest.split("/")
         if root or not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token.encode()):
             raise HTTPError(403, reason="The address that `forgetscope watch --page` printed has a token")
         self._names = names
@@ -161,6 +164,12 @@ class Reply(RequestHandler):
                 await asyncio.wait_for(self.finish(), TAKEN_SECONDS)
         except TimeoutError:
             self.request.connection.stream.close()  # type: ignore[union-attr]
+
+    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
+        """What went wrong here, on the terminal; not what was asked for: that may be a stranger's text, or hold the token."""
+        if not isinstance(error, HTTPError):
+            told = visible("".join(traceback.format_exception(kind, error, trace)), lines=True)
+            logging.getLogger("tornado.application").error("No answer could be given. %s", told)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """As text; what a step's files are told to be is said to whoever showed the token, and to nobody else."""

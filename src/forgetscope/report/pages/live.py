@@ -65,7 +65,7 @@ def _in_words(line: dict[str, Any], one: UnderWay) -> dict[str, Any]:
     losses = one.progress.losses
     return {
         **line,
-        **{"key": one.key, "title": title_of(one), "pace": pace_of(one), "lack": lack_of(one)},
+        **{"key": visible(one.key), "title": title_of(one), "pace": pace_of(one), "lack": lack_of(one)},
         **{"said": "" if one.is_alive else silence_of(one), "past": one.progress.past, "probes": one.probes},
         **{"counted": "epoch" if "/" in one.progress.step else "iteration", "probed_at": [one.probed_at[i] for i in kept]},
         **{"losses": [(i + 1, number(losses[i])) for i in _thinned(len(losses))], "at_risk": rows},
