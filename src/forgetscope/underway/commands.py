@@ -71,7 +71,7 @@ class AlarmCommands:
     def _start(self, of: Raised) -> None:
         nothing = subprocess.DEVNULL
         try:
-            process = subprocess.Popen(  # noqa: S603: what the user asked for, without a shell
+            process = subprocess.Popen(  # what the user asked for, without a shell
                 self._arguments, stdin=nothing, stdout=nothing, stderr=nothing,
                 env=os.environ | environment_of(of, self._store), start_new_session=True,
             )  # fmt: skip
