@@ -6,7 +6,7 @@ VENV := .venv
 FRAMEWORKS := .venv-frameworks
 BIN := $(VENV)/bin
 SITE := docs/_build/html
-ASSETS := src/forgetscope/report/pages/assets
+ASSETS := src/forgetscope/report/pages/assets docs/static
 export FORGETSCOPE_CACHE ?= $(CURDIR)/.cache
 
 .PHONY: demo docs test slow frameworks lint check torture claims benchmarks screenshots tutorials format clean

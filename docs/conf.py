@@ -12,6 +12,7 @@ copyright = "the forgetscope authors"
 language = "en_GB"
 extensions = ["myst_parser", "generating"]
 exclude_patterns = ["_build", "generating", "static"]
+smartquotes = False  # two hyphens are an option
 nitpicky = True  # a reference to nothing is a warning, and a warning ends the build
 
 myst_enable_extensions = ["dollarmath", "deflist"]

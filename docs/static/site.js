@@ -7,6 +7,11 @@ document.addEventListener("DOMContentLoaded", () => {
       wide.tabIndex = 0; // it scrolls sideways: the arrow keys move it
     }
   }
+  for (const corner of document.querySelectorAll("th")) {
+    if (!corner.textContent.trim()) {
+      corner.replaceWith(document.createElement("td")); // it is the head of nothing
+    }
+  }
   for (const caption of document.querySelectorAll("[role=heading]:not([aria-level])")) {
     caption.ariaLevel = "2";
   }

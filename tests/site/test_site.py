@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -104,7 +105,7 @@ def test_every_page_opens_from_its_file_alone_and_fits(
 def test_axe_finds_nothing(site: Path, browser: Browser, scheme: Literal["light", "dark"], width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
-    for name in ("index", "monitor", "store"):
+    for name in ("index", "monitor", "store", "mathematics", "reference/commands", "reference/files"):
         page.goto((site / f"{name}.html").as_uri())
         found = axe.Axe().run(page).response["violations"]
         assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], name
@@ -112,18 +113,49 @@ def test_axe_finds_nothing(site: Path, browser: Browser, scheme: Literal["light"
 
 
 @pytest.fixture
-def searched(site: Path, browser: Browser) -> Page:
+def searched(site: Path, browser: Browser) -> Iterator[Page]:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto((site / "index.html").as_uri())
-    return page
+    yield page
+    page.close()
 
 
 @pytest.mark.browser
 def test_a_word_is_searched_from_files_and_its_hit_followed(searched: Page) -> None:
-    searched.get_by_placeholder("Search").fill("gradient-matching")
+    searched.get_by_placeholder("Search").fill("herding")
     searched.keyboard.press("Enter")
     hit = searched.locator("ul.search a").first
     hit.wait_for()
     hit.click()
-    assert "gradient-matching" in searched.locator("article").inner_text()
-    searched.close()
+    assert "herding" in searched.locator("article").inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("How do I install it without a clone?", "pip install git+"),
+        ("What is SIC?", "Self-induced interference"),
+        ("Can I use it without past data?", "past=None"),
+        ("What does it cost?", "an evaluation pass"),
+        ("Does it work on a GPU?", "--device auto"),
+    ],
+)
+def test_a_strangers_question_is_answered_by_the_first_hit_and_two_clicks_from_the_front_page(
+    searched: Page, asked: str, answer: str
+) -> None:
+    from playwright.sync_api import expect
+
+    front = searched.url
+    searched.get_by_placeholder("Search").fill(asked)
+    searched.keyboard.press("Enter")
+    hit = searched.locator("ul.search a").first
+    hit.wait_for()
+    hit.click()
+    assert answer in searched.locator("article").inner_text()
+    searched.goto(front)
+    searched.locator("article").get_by_role("link", name="questions", exact=True).first.click()
+    searched.locator("aside.toc-drawer").get_by_role("link", name=asked).click()
+    section = searched.locator("section", has=searched.get_by_role("heading", name=asked)).last
+    assert answer in section.inner_text()
+    expect(section.get_by_role("heading")).to_be_in_viewport()
