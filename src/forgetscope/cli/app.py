@@ -80,7 +80,7 @@ def demo(
 def replication(
     store: Annotated[Path, typer.Argument(help="The store to add to; made if missing.")] = Path("replication"),
 ) -> None:
-    """Unpack real results to look at: the paper's design on CIFAR-100 at a smaller scale, so far with increments of 10 %."""
+    """Unpack real results to look at: the paper's design on CIFAR-100 at a smaller scale."""
     with patiently() as progress:
         result = fs.unpack_replication(store, progress)
     housekeeping.tell_imported(result, "The replication in this package", store)

@@ -18,7 +18,7 @@ from forgetscope.analysis.questions.policies import compare_policies, planned_ex
 from forgetscope.benchmark.plans import Chain
 from forgetscope.benchmark.simulation import simulate
 from forgetscope.benchmark.space import BenchmarkSpec
-from forgetscope.report.terminal.experiments import experiment_view, overview_view, store_view
+from forgetscope.report.terminal.experiments import comparison_view, experiment_view, overview_view, store_view
 from forgetscope.spec import RunSpec
 from forgetscope.store import Store
 from made import make_experiment
@@ -81,6 +81,19 @@ def test_a_step_that_diverged_is_in_no_pair_and_counted(found: list[Experiment],
     _make_diverged(store.step(harmed.id).folder)
     uniform, herding = compare_policies(glance(store))
     assert (uniform.pairs, uniform.diverged, herding.pairs, herding.diverged) == (2, 0, 2, 1)
+
+
+def test_where_classes_were_barely_learned_the_table_says_so_first(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    learned = {"uniform": {0: 0.02}, "herding": {}}
+    made = [make_experiment(store, steps=2, classes=4, learned=learned[policy], policy=policy) for policy in learned]
+    rows = compare_policies(made)
+    console = Console(width=200, file=io.StringIO())
+    console.print(comparison_view(rows))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.startswith("Step 2, herding and uniform: 1 of 4 past classes was barely learned, in 1 of 1 pair")
+    assert "Nothing is concluded of herding." in text
 
 
 def test_only_the_chains_of_a_plan_and_of_them_what_is_there(found: list[Experiment]) -> None:

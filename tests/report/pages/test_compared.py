@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from forgetscope.analysis.experiments import Experiment
 from forgetscope.analysis.inputs.class_pairs import class_pairs
 from forgetscope.analysis.questions.leaderboard import leaderboards
 from forgetscope.analysis.questions.policies import compare_policies
-from forgetscope.report.pages.compared import POOLED, compared_boards, compared_policies, policy_table, verdicts
+from forgetscope.report.pages.compared import POOLED, compared_boards, compared_policies, policy_table, side_by_side, verdicts
 from forgetscope.report.pages.provenance import provenance_of
 from forgetscope.report.words.arms import arm_sentence, by_measure
 from forgetscope.store import Store
@@ -105,6 +106,22 @@ def test_no_verdict_where_too_little_was_learned_by_the_rule_of_the_terminal(sto
         (page,) = (text for text in verdicts([told]) if "replay, herding" in text)
         assert ("Nothing is concluded of replay, herding." in page) is (barely > 1)
         assert (sentence in page) is (barely < 2)
+        listed = side_by_side([told]).frame.set_index("method")["verdict"]
+        assert (listed["replay, herding"] == "nothing is concluded") is (barely > 1)
+        assert listed["replay"] == "baseline"
+
+
+def test_policies_of_which_too_little_was_learned_say_so_first_on_the_page(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    for policy in ("uniform", "herding"):
+        for seed in range(2):
+            make_experiment(store, steps=2, classes=4, learned=dict.fromkeys(range(4), 0.1), seed=seed, policy=policy)
+    text = fs.write_report(fs.analyse(store.path, resamples=100, cached=False), tmp_path / "report.html").read_text()
+    (tab,) = re.findall(r'<section id="policies".*?</section>', text, re.DOTALL)
+    caution = tab.index("Step 2, herding and uniform: 8 of 8 past classes were barely learned, in 2 of 2 pairs")
+    assert caution < tab.index('data-compared="policies"')
+    assert "Nothing is concluded of herding." in tab
 
 
 @pytest.mark.browser

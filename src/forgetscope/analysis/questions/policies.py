@@ -50,6 +50,9 @@ class PolicyComparison:
     pairs: int
     means: dict[str, Estimate]  # and those of `BEYOND_NOISE`
     differences: dict[str, Estimate]  # policy minus baseline, within pairs
+    past_classes: int  # of all pairs
+    barely_learned: int  # of them, by the policy or the baseline, whichever has more
+    barely_pairs: int  # in so many of them
     diverged: int  # further steps of this policy whose training diverged; they are in no pair
     steps: tuple[tuple[StoredStep, StoredStep], ...] = field(default=(), compare=False, repr=False)  # with the baseline's
 
@@ -114,6 +117,7 @@ def _comparison(
 ) -> PolicyComparison:
     """sides: with the first step of each pair. Pairs that share it, with more or less kept, count as one in intervals."""
     pairs, roots = [(mine, base) for (mine, _), (base, _), _ in sides], [root for *_, root in sides]
+    barely = [max(mine.barely_learned, base.barely_learned) for mine, base in pairs]
     values = {name: [(getattr(mine, name), getattr(base, name)) for mine, base in pairs] for name in QUANTITIES}
     return PolicyComparison(
         step=step,
@@ -125,6 +129,9 @@ def _comparison(
         differences={
             name: mean_estimate(per_experiment([mine - base for mine, base in both], roots)) for name, both in values.items()
         },
+        past_classes=sum(mine.past_classes for mine, _ in pairs),
+        barely_learned=sum(barely),
+        barely_pairs=sum(number > 0 for number in barely),
         diverged=diverged,
         steps=tuple((mine, base) for (_, mine), (_, base), _ in sides),
     )

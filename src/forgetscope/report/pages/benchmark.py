@@ -25,6 +25,7 @@ from forgetscope.report.pages.picture import Picture, picture
 from forgetscope.report.pages.provenance import Provenance
 from forgetscope.report.typeset.latex import latex_beside, latex_table
 from forgetscope.report.words import methods, reading
+from forgetscope.report.words.arms import barely_learned_beside
 from forgetscope.report.words.captions import notes, share_text
 from forgetscope.report.words.headlines import Headline, headlines
 
@@ -60,6 +61,7 @@ def render_benchmark(analysis: Analysis, explorer: Explorer, provenance: Provena
         figures=[_article(shown) for shown in found if shown.exhibit.part == "figures"],
         missing=_missing(analysis),
         policies=provenance.policies,
+        policy_cautions=barely_learned_beside(provenance.policies),
         policy_exhibit=_article(compared) if compared else None,
         policies_note=provenance.note,
         ranked_exhibit=_article(ranked) if ranked else None,

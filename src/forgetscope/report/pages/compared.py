@@ -22,6 +22,7 @@ FOREST = ("mean_forgetting", "accuracy", "new_accuracy", "worst_forgetting", "fo
 POOLED = "all together (pooled)"
 THERE = {"accuracy": "accuracy", "mean_forgetting": "mean FG"}  # of the baseline over the same pairs
 UNLEARNED = "too many past classes were barely learned: when they were new, they were recognised no better than by guessing."
+NOTHING = "nothing is concluded"  # instead of a verdict
 
 Apart = Mapping[str, Sequence[PolicyComparison]]  # by what is kept
 
@@ -76,7 +77,7 @@ def side_by_side(boards: Sequence[Leaderboard]) -> Shown:
                     **{"setting": board.setting, "step": board.step, "method": arm, "pairs": even.n, "diverged": even.diverged},
                     **{"matched": even.matched_difference, "from": even.matched_low, "to": even.matched_high},
                     "matched pairs": even.matched_n,
-                    "verdict": even.verdict or ("baseline" if arm == board.baseline else ""),
+                    "verdict": "baseline" if arm == board.baseline else (even.verdict or "") if _learned(even) else NOTHING,
                     **{"accuracy": own["accuracy"].value, "mean FG": own["mean_forgetting"].value},
                     **{"spread": even.true_spread, "worst class": own["worst_forgetting"].value},
                     **{"bytes kept": kept if math.isnan(kept) else round(kept), "seconds": round(own["seconds"].value, 1)},

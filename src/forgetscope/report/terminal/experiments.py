@@ -25,6 +25,7 @@ from forgetscope.characters import counted, shortened
 from forgetscope.data.images import DataSet
 from forgetscope.report.terminal.columns import make_table, plain, titled
 from forgetscope.report.words import calibrated, own_loss
+from forgetscope.report.words.arms import barely_learned_beside
 from forgetscope.report.words.findings import PREDICTED, Shown, basis_of_noise, budget, caution, finding
 from forgetscope.report.words.notation import PLAIN
 
@@ -188,7 +189,7 @@ def _by_size(part: str) -> tuple[str, float, str]:
 
 def comparison_view(rows: Sequence[PolicyComparison]) -> RenderableType:
     """Policies against the baseline, a table per step: means, and below each the mean paired difference, with intervals."""
-    tables: list[RenderableType] = []
+    tables: list[RenderableType] = [plain(sentence) for sentence in barely_learned_beside(rows)]
     quantities = [name for name in MEANS if name not in (*FLOORS.values(), "true_variance")]  # whose root is the spread
     for step in dict.fromkeys(row.step for row in rows):
         table = make_table(("policy",), ("pairs", *(tuple(MEANS[name].split(", ")) for name in quantities)))

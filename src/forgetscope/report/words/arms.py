@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from forgetscope.analysis.questions.arms import EVENLY, LESS, UNJUDGED, ArmMeasure, PairsNeeded
 from forgetscope.analysis.questions.learned_classes import conclusive
 from forgetscope.analysis.questions.own_loss import SOURCES
+from forgetscope.analysis.questions.policies import PolicyComparison
 from forgetscope.characters import counted
 from forgetscope.report.words.notation import PLAIN
 from forgetscope.report.words.opening import NOT_LEARNED
@@ -57,15 +58,24 @@ def diverged(row: ArmMeasure) -> str:
     return ", ".join(f"{arm} diverged in {counted(number, 'pair')}" for arm, number in told.items() if number)
 
 
-def barely_learned(row: ArmMeasure | PairsNeeded) -> str:
+def barely_learned(row: ArmMeasure | PairsNeeded | PolicyComparison) -> str:
     """How many past classes were barely learned, in how many pairs, and what that means; nothing where none was."""
     if not row.barely_learned:
         return ""
     said = counted(row.barely_learned, "past class", "was/were", row.past_classes)
-    where = f"in {counted(row.barely_pairs, 'pair', of=row.n)}"
+    where = f"in {counted(row.barely_pairs, 'pair', of=row.pairs if isinstance(row, PolicyComparison) else row.n)}"
     few = conclusive(row.past_classes, row.barely_learned)
     meant = f"They are in all these means{'; conclude nothing from them' if few else ''}."
     return f"{said} barely learned, {where}: {NOT_LEARNED}. {meant}"
+
+
+def barely_learned_beside(rows: Sequence[PolicyComparison]) -> list[str]:
+    """The same of policies: a sentence for each step and policy but the baseline in which any were."""
+    found = []
+    for row in (row for row in rows if row.policy != row.baseline and row.barely_learned):
+        none = "" if conclusive(row.past_classes, row.barely_learned) else f" Nothing is concluded of {row.policy}."
+        found.append(f"Step {row.step}, {row.policy} and {row.baseline}: {barely_learned(row)}{none}")
+    return found
 
 
 def _nothing(mine: Mapping[str, ArmMeasure]) -> str:

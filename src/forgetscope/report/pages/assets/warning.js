@@ -117,7 +117,7 @@ async function startWarning() {
     slider.setAttribute("aria-valuetext", moment);
     const sentence =
       `${moment[0].toUpperCase()}${moment.slice(1)}, ${flags.length} of ${own.length} past classes would have been flagged; ${right.length} of them ended in the most forgotten quarter` +
-      (missed.length ? `, which also holds ${missed.map((row) => row.class_name).join(", ")}.` : ".");
+      (missed.length ? `, which ${right.length ? "also " : ""}holds ${missed.map((row) => row.class_name).join(", ")}.` : ".");
     const range = span([0, ...own.map((row) => row.forgetting)]);
     const line = (row) => {
       const hit = row.hit === "True" ? "yes" : "no";
