@@ -114,7 +114,7 @@ def _lead(learned: LearnedClasses, picture: Example | None) -> str:
     shown = _learned_in(picture)
     if picture is None or len(shown) < 2:
         return f"{said}; whether evenly cannot be said of fewer than two past classes."
-    most, least, where = shown[0], shown[-1], f"in the step shown, of {counted(picture.new_classes, 'new class')}"
+    most, least, where = shown[0], shown[-1], f"in the step shown, which learned {counted(picture.new_classes, 'new class')}"
     names = shortened(most.name), shortened(least.name)
     apart = f"{PLAIN.number(100 * picture.range, 0)} points apart"
     noise = f"where noise of the test images alone would show {PLAIN.number(100 * picture.floor, 0)}"
