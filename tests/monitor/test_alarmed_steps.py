@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ def test_a_function_that_fails_ends_neither_the_training_nor_the_measuring_nor_o
     assert len(told) == 1
     assert len(called) == len(step.past)
     assert monitor.steps[0].info["status"] == "done"
+
+
+def test_an_alarm_on_a_class_that_a_step_has_not_is_told_once(tmp_path: Path) -> None:
+    monitor = fs.Monitor(
+        tmp_path, "birds", names={0: "owl"}, alarms={"owl: rank > 0": lambda raised: None, "olw: rank > 0": print}
+    )
+    step = monitor.step(made(Base), **loaders(), alpha=ALPHA)
+    with pytest.warns(RuntimeWarning, match="Step birds/2 has no class 'olw', for which there is an alarm") as told:
+        step.open()
+    assert len(told) == 1
+    with warnings.catch_warnings(action="error"):
+        step.epoch_ended()
+        step.close()
 
 
 def test_strict_raises_what_a_function_raises(tmp_path: Path) -> None:

@@ -526,7 +526,10 @@ class MonitoredStep:
         """By what somebody who looks on would see."""
         one = self._lookout.at(running_key(self._told.name, self.number))
         functions = {alarm.text: function for alarm, function in self._told.alarms.items()}
-        for raised in self._alarms.raised([] if one is None else [one]):
+        found = [] if one is None else [one]
+        for said in self._alarms.unknown(found):
+            warn(f"forgetscope: {said}")
+        for raised in self._alarms.raised(found):
             self._trying(f"alarms[{raised.alarm!r}]", partial(functions[raised.alarm], raised))
 
     def _predict(self) -> None:

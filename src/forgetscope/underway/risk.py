@@ -125,7 +125,8 @@ def _ranks(totals: Values) -> NDArray[np.int64]:
     known = np.isfinite(stacked)
     mean = np.where(known.any(axis=0), np.where(known, stacked, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1), np.inf)
     ranks = np.empty(len(mean), np.int64)
-    ranks[np.argsort(mean, kind="stable")] = np.arange(1, len(mean) + 1)
+    order = np.argsort(mean.round(9), kind="stable")  # of equal ones, not the last digit of a sum but the order of the classes
+    ranks[order] = np.arange(1, len(mean) + 1)
     return ranks
 
 
