@@ -45,7 +45,7 @@ def watch(
         typer.Option(
             "--alarm",
             metavar="CONDITION",
-            help="Print a line once for each class of which this holds, such as 'forecast > 0.8' or 'bird: sic >= 1'. Can be "
+            help="Print a line once for each class of which this holds, such as 'forecast > 0.5' or 'bird: sic >= 1'. Can be "
             "given several times.",
         ),
     ] = None,
@@ -108,7 +108,7 @@ class Watch:
         from forgetscope.underway.running import Lookout
 
         if command is not None and not alarms:
-            raise SpecError("--exec runs a command for each alarm, and there is none. Say which: --alarm 'forecast > 0.8'.")
+            raise SpecError("--exec runs a command for each alarm, and there is none. Say which: --alarm 'forecast > 0.5'.")
         self.store = store
         self.problems: list[str] = []  # of files that cannot be read
         self.notes: list[str] = []  # of alarms and their commands

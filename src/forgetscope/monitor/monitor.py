@@ -36,7 +36,7 @@ class Monitor:
     probe_images: of each past class, others at each probe: estimates with standard errors; "auto" is 100, or all where the
     network is such that some cannot stand for the others; None: all, exactly. probes: so many in a step whose epochs are told,
     spread evenly, in place of one after each epoch. strict: errors of the monitor are raised; otherwise they never end the
-    training. alarms: {"forecast > 0.8": function} or {"bird: sic >= 1": function}, each called once for each class of which it
+    training. alarms: {"forecast > 0.5": function} or {"bird: sic >= 1": function}, each called once for each class of which it
     holds after a probe, with what `forgetscope.underway.alarms.Raised` has.
 
     >>> import torch, forgetscope as fs
@@ -168,7 +168,7 @@ def _keeps_its_number(stored: StoredObserved) -> bool:
 
 def _alarms(alarms: Mapping[str, Callable[[Raised], object]] | None) -> dict[Alarm, Callable[[Raised], object]]:
     if alarms is not None and not isinstance(alarms, Mapping):
-        raise InputError(f"alarms = {alarms!r:.60} is no mapping. Give {{'forecast > 0.8': function}}.")
+        raise InputError(f"alarms = {alarms!r:.60} is no mapping. Give {{'forecast > 0.5': function}}.")
     for text, function in (alarms or {}).items():
         if not callable(function):
             raise InputError(f"alarms[{text!r:.60}] = {function!r:.60} is no function. Pass print, for example.")

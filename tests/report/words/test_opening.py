@@ -134,9 +134,9 @@ def test_means_of_a_paired_design_rest_on_its_sequences_of_classes(analysed: Ana
 
 def test_the_lead_says_what_was_known_and_is_known_and_how_unevenly() -> None:
     assert opening(LEARNED, PICTURE, None).lead == (
-        "Learning new classes took accuracy on past ones from 72\u202f% to 41\u202f% on average; in the step shown, which learned 10 "
-        "new classes, the network lost 61\u202f% of what it knew of otter, but lost 9\u202f% of wardrobe: 52 points apart, where "
-        "noise of the test images alone would show 29."
+        "Learning new classes took accuracy on past ones from 72\u202f% to 41\u202f% on average; in the step shown, "
+        "which learned 10 new classes, the network lost 61\u202f% of what it knew of otter, but lost 9\u202f% of wardrobe: "
+        "52 points apart, where noise of the test images alone would show 29."
     )
 
 
