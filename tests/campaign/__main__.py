@@ -1,4 +1,4 @@
-"""`python -m campaign [STORES] [FIRST-SEED]`: the table of docs/analysis.md. Fails if verdicts are wrong too often."""
+"""`python -m campaign [STORES] [FIRST-SEED]`: the table of docs/evidence/verdicts.md. Fails if verdicts are wrong too often."""
 
 import sys
 import time
