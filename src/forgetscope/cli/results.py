@@ -1,5 +1,7 @@
 """What a store shows: `forgetscope analyse`, `approximations`, and `report` for a paper (`--format pdf|latex|png`)."""
 
+from __future__ import annotations
+
 import shlex
 from pathlib import Path
 from typing import Annotated

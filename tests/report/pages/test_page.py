@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from forgetscope.analysis.experiments import Experiment
 from forgetscope.report.pages.experiment import render_page
@@ -329,7 +329,7 @@ def test_an_experiment_prints_whole(store: Store, tmp_path: Path, browser: Brows
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 718, name
     assert page.locator("#table").evaluate("table => table.parentElement.scrollHeight - table.parentElement.clientHeight") <= 1
-    assert page.locator(".fg-bar i").first.evaluate("bar => getComputedStyle(bar).printColorAdjust") == "exact"
+    expect(page.locator(".fg-bar i").first).to_have_css("print-color-adjust", "exact")  # of the table as it is drawn anew
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.locator(".settings").is_visible()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
