@@ -122,6 +122,9 @@ def test_policies_of_which_too_little_was_learned_say_so_first_on_the_page(tmp_p
     caution = tab.index("Step 2, herding and uniform: 8 of 8 past classes were barely learned, in 2 of 2 pairs")
     assert caution < tab.index('data-compared="policies"')
     assert "Nothing is concluded of herding." in tab
+    (warned,) = re.findall(r'<section id="warning".*?</section>', text, re.DOTALL)
+    assert "barely learned" in warned
+    assert warned.index("barely learned") < warned.index('id="warning-body"')
 
 
 @pytest.mark.browser

@@ -186,7 +186,8 @@ def _suffering(most: list[Row], least: list[Row], shared: bool) -> Iterator[tupl
     names = shortened(first["class_name"]), shortened(last["class_name"])
     once = "In one sequence of classes" if shared else "In one step"
     over = "On average over steps" if first["n"] > 1 else once
-    sentence = f"{over}, {names[0]} suffered most: it lost {_met(first)} of its accuracy"
+    few = f" ({resting(first['n'], shared)})" if first["n"] == 2 else ""
+    sentence = f"{over}, {names[0]} suffered most: it lost {_met(first)} of its accuracy{few}"
     yield (
         f"{sentence}, {names[1]} {_met(last)}, the least." if first is not last else f"{sentence}.",
         Card("Suffers most", first["class_name"], f"forgetting {_met(first)}; {resting(first['n'], shared)}"),
