@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 project = "forgetscope"
 version = release = version_of("forgetscope")
 copyright = "the forgetscope authors"
-language = "en_GB"
+language = "en"  # of en_GB the search cannot count: Sphinx gives its plurals as true and false, which are no index
 extensions = ["myst_parser", "generating"]
 exclude_patterns = ["_build", "generating", "static"]
 smartquotes = False  # two hyphens are an option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -128,6 +129,19 @@ def test_a_word_is_searched_from_files_and_its_hit_followed(searched: Page) -> N
     hit.wait_for()
     hit.click()
     assert "herding" in searched.locator("article").inner_text()
+
+
+@pytest.mark.browser
+def test_a_search_ends_with_how_many_pages_it_found(searched: Page) -> None:
+    from playwright.sync_api import expect
+
+    complaints = list[str]()
+    searched.on("pageerror", lambda error: complaints.append(str(error)))
+    searched.get_by_placeholder("Search").fill("herding")
+    searched.keyboard.press("Enter")
+    searched.locator("ul.search a").first.wait_for()
+    expect(searched.locator(".search-summary")).to_contain_text(re.compile(r"found \d+ pages"))
+    assert complaints == []
 
 
 @pytest.mark.browser
