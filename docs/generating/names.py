@@ -15,13 +15,26 @@ from typing import Any
 from forgetscope import integrations
 from generating.marking import prose
 
+GIVEN = {  # what public names give and nobody makes by hand, with the modules that have them
+    "Evened": "forgetscope.calibrating.own",
+    "Estimate": "forgetscope.analysis.statistics.estimates",
+    "Imported": "forgetscope.housekeeping.importing",
+    "Leaderboard": "forgetscope.analysis.questions.leaderboard",
+    "MonitoredStep": "forgetscope.monitor.step",
+    "ObservedAnalysis": "forgetscope.analysis.observed",
+    "Plan": "forgetscope.benchmark.plans",
+    "Simulated": "forgetscope.benchmark.simulation",
+}
 HOOKS = ("avalanche", "lightning", "huggingface", "mammoth", "pycil")  # of frameworks, which need not be installed to be read
 
 
 def names(which: str) -> str:
-    """which: public, of the package; testing; or integrations, read from their source."""
+    """which: public, of the package; given, by those; testing; or integrations, read from their source."""
     import forgetscope as fs
 
+    if which == "given":
+        found = {name: getattr(import_module(home), name) for name, home in GIVEN.items()}
+        return "\n".join(line for name, one in found.items() for line in _named(name, one))
     if which == "integrations":
         return "\n".join(line for hook in HOOKS for line in _hook(hook))
     module, prefix = (fs, "fs") if which == "public" else (fs.testing, "forgetscope.testing")

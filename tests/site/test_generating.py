@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,17 @@ def test_every_environment_variable_that_is_read_is_listed() -> None:
     }
     assert {"CXX", "COLUMNS"} <= named
     assert named - VARIABLES.keys() - set_here == set()
+
+
+def test_what_public_names_give_has_its_methods_in_the_reference_too() -> None:
+    from generating.names import GIVEN
+
+    text = generated("python")
+    given = set(re.findall(r"-> .*?\b([A-Z]\w+)", text)) | set(re.findall(r"A value, `.*?\b([A-Z]\w+)", text))
+    for name, home in GIVEN.items():
+        found = getattr(import_module(home), name)
+        assert name in given or name == "Estimate", name  # of which tables have columns
+        assert f"\n## {name}\n" in text
+        for own, member in vars(found).items():
+            if inspect.isfunction(member) and not own.startswith("_") and member.__doc__:
+                assert f"\n### {name}.{own}\n" in text
