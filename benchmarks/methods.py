@@ -71,9 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(store: str, file: str, arms: Sequence[str], steps: Sequence[int] | None) -> None:
-    """What is missing of these arms."""
+    """What is missing of these arms, pair by pair, so that what is stopped leaves whole pairs."""
     for number in steps or PAIRS:
-        fs.compare(comparison(file, number, arms), store, on=fs.Local(jobs=1))
+        for pair in range(PAIRS[number]):
+            print(f"{number} steps, pair {pair + 1} of {PAIRS[number]}", flush=True)
+            fs.run(one_pair(comparison(file, number, arms), pair), store, on=fs.Local(jobs=1))
 
 
 def judge(store: str, file: str, arms: Sequence[str], steps: Sequence[int] | None) -> None:
@@ -162,6 +164,12 @@ def numbers(store: str, file: str, steps: int, pair: int, arm: str) -> dict[Key,
             key = (base.dataset, str(steps), f"{pair:02d}", row.arm, row.measure)
             found[key] = (row.value, row.difference, row.matched_difference)
     return found
+
+
+def one_pair(spec: fs.Comparison, pair: int) -> fs.Comparison:
+    """Its steps are those of that pair in the whole comparison."""
+    arms = {name: options for name, options in spec.all_arms.items() if name != AGAIN}
+    return fs.Comparison(member_of(spec.run, pair), arms=arms, pairs=1, baseline=spec.baseline, again=spec.again)
 
 
 def comparison(file: str, steps: int, arms: Sequence[str]) -> fs.Comparison:
