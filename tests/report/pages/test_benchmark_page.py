@@ -12,10 +12,12 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page
@@ -115,7 +117,10 @@ def test_simulated_numbers_judge_no_claim(analysis: Analysis, page_text: str) ->
 
 
 def test_a_store_of_trained_steps_says_how_claims_fared(tmp_path: Path) -> None:
-    text = rendered(analyse(made_store(tmp_path, steps=2, classes=4), resamples=100, cached=False))
+    found = analyse(made_store(tmp_path, steps=2, classes=4), resamples=100, cached=False)
+    told = pd.DataFrame({"what": ["there is more with `forgetscope bench run <b>`, and so on."]})
+    text = rendered(replace(found, more={**found.more, "missing": told}))
+    assert "<li>There is more with <code>forgetscope bench run &lt;b&gt;</code>, and so on.</li>" in text
     assert 'id="claims"' in text
     assert "made up" not in text
 
